@@ -1,0 +1,1 @@
+//! `ralph`: a task DAG in SQLite that drives Claude Code.

@@ -1,0 +1,1 @@
+//! The integration tests: the real binary on real files.
