@@ -1,1 +1,3 @@
 //! `ralph`: a task DAG in SQLite that drives Claude Code.
+
+pub mod dag;
