@@ -1,3 +1,7 @@
 //! `ralph`: a task DAG in SQLite that drives Claude Code.
 
 pub mod dag;
+pub mod hint;
+pub mod process;
+pub mod store;
+pub mod time;

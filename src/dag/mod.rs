@@ -2,13 +2,17 @@
 //! deadlock. It has never heard of clocks, databases, processes or terminals.
 
 mod attempt;
+mod feature;
 mod graph;
 mod id;
 mod order;
+mod snapshot;
 mod task;
 
-pub use attempt::Outcome;
+pub use attempt::{Attempt, Outcome};
+pub use feature::{Feature, FeatureStatus, check_feature_name};
 pub use graph::{Cycle, Derived, Graph, Link, Moment, Node};
 pub use id::{AttemptId, FeatureId, Id, ParseIdError, RunId, TaskId};
 pub use order::{Labels, Span};
-pub use task::{FeatureStatus, Kind, Refusal, State, Status, Verb};
+pub use snapshot::{Snapshot, Summary};
+pub use task::{Kind, LogEntry, LogEvent, Refusal, State, Status, Task, Verb};

@@ -80,6 +80,13 @@ impl Labels {
         Span { start: self.0[2 * task], end: self.0[2 * task + 1] }
     }
 
+    /// Whether nothing in `graph` comes before what it must follow.
+    pub fn agree_with(&self, graph: &Graph) -> bool {
+        (0..self.0.len()).map(Moment::from_code).all(|moment| {
+            graph.successors(moment).all(|after| self.label(moment) < self.label(after))
+        })
+    }
+
     /// Makes room for the edge `from` before `to`, given that the labels agree with `graph` and
     /// with the `extra` edges; or tells the cycle that the edge would close.
     pub fn insert(
@@ -230,7 +237,8 @@ impl<'a> Search<'a> {
         to: Moment,
     ) -> Search<'a> {
         let total = labels.0.len();
-        let (later, earlier) = (Frontier::starting_at(to, total), Frontier::starting_at(from, total));
+        let (later, earlier) =
+            (Frontier::starting_at(to, total), Frontier::starting_at(from, total));
         Search { graph, extra, labels, from, to, later, earlier }
     }
 
@@ -293,12 +301,6 @@ mod tests {
         parents.iter().map(node).collect()
     }
 
-    fn agrees(labels: &Labels, graph: &Graph) -> bool {
-        (0..labels.0.len()).map(Moment::from_code).all(|moment| {
-            graph.successors(moment).all(|after| labels.label(moment) < labels.label(after))
-        })
-    }
-
     /// Adds edge after edge, and compares each answer with a search of the whole graph.
     fn check(parents: &[Option<usize>], edges: &[(usize, usize)], tight: bool) {
         let nodes = groups(parents);
@@ -317,7 +319,7 @@ mod tests {
             let with_edge = Graph::new(nodes.clone(), &stored);
             let before = labels.clone();
             match labels.insert(&graph, &[], Moment::End(edge.0), Moment::Start(edge.1)) {
-                Ok(()) => assert!(agrees(&labels, &with_edge), "{before:?} to {labels:?}"),
+                Ok(()) => assert!(labels.agree_with(&with_edge), "{before:?} to {labels:?}"),
                 Err(cycle) => {
                     assert!(with_edge.order().is_err(), "no cycle, but it says {cycle:?}");
                     assert_eq!(labels, before, "a refused edge changes nothing");
@@ -370,7 +372,7 @@ mod tests {
                 .and_then(|()| labels.insert(&graph, &[starts], Moment::End(child), Moment::End(group)));
             prop_assert_eq!(fits.is_ok(), moved.order().is_ok());
             if fits.is_ok() {
-                prop_assert!(agrees(&labels, &moved));
+                prop_assert!(labels.agree_with(&moved));
             }
         }
     }
@@ -406,7 +408,8 @@ mod tests {
         let chain: Vec<_> = (1..count).map(|i| (i - 1, i)).collect();
         let graph = Graph::new(nodes, &chain);
         let mut labels = Labels::spaced(&graph.order().unwrap());
-        let cycle = labels.insert(&graph, &[], Moment::End(count - 1), Moment::Start(0)).unwrap_err();
+        let cycle =
+            labels.insert(&graph, &[], Moment::End(count - 1), Moment::Start(0)).unwrap_err();
         assert_eq!(cycle.links.len(), count - 1);
     }
 }

@@ -2,6 +2,11 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
+use super::id::{AttemptId, FeatureId, TaskId};
+use crate::time::Timestamp;
+
 /// Gives an enum its one written name for each variant, in columns, JSON and messages alike.
 macro_rules! names {
     ($type:ident { $($variant:ident => $name:literal),+ $(,)? }) => {
@@ -41,7 +46,7 @@ macro_rules! names {
         }
     };
 }
-pub(super) use names;
+pub(crate) use names;
 
 /// Whether an agent can do the task or it only holds others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,31 +110,82 @@ impl State {
     }
 }
 
-/// Where a feature stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FeatureStatus {
-    /// It has a name, and perhaps a spec.
-    Draft,
-    /// It has a spec and a plan.
-    Planned,
-    /// Its tasks exist.
-    Ready,
-    /// A run works on it.
-    Running,
-    /// All of it is done.
-    Done,
-    /// A run ended with failed tasks.
-    Failed,
+/// The facts of a task. The names of its fields are those of an export.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Task {
+    /// Its id.
+    pub id: TaskId,
+    /// The key under which it was added.
+    pub key: Option<String>,
+    /// Work or group.
+    pub kind: Kind,
+    /// The group it is in.
+    pub parent: Option<TaskId>,
+    /// The feature it belongs to.
+    pub feature: Option<FeatureId>,
+    /// One line.
+    pub title: String,
+    /// As many as needed.
+    pub description: String,
+    /// Lower first.
+    pub priority: i32,
+    /// Its status; for a group only whether a person holds it.
+    pub status: Option<Status>,
+    /// Why it failed, or what it is blocked on.
+    pub reason: Option<String>,
+    /// Retries used since the last reset.
+    pub retries: u32,
+    /// Retries allowed, where the task says so itself.
+    pub max_retries: Option<u32>,
+    /// It is not to be started before.
+    pub not_before: Option<Timestamp>,
+    /// The attempt whose agent made it; none for a person.
+    pub created_by: Option<AttemptId>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it was last changed.
+    pub updated_at: Timestamp,
 }
 
-names!(FeatureStatus {
-    Draft => "draft",
-    Planned => "planned",
-    Ready => "ready",
-    Running => "running",
+/// What a log entry is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogEvent {
+    /// Somebody noted something.
+    Note,
+    /// The task was declared done.
+    Done,
+    /// The task was declared failed, or an attempt failed.
+    Failed,
+    /// Somebody asked a question.
+    Blocked,
+    /// The task was put back.
+    Reset,
+    /// The process that worked on it was gone.
+    Crashed,
+}
+
+names!(LogEvent {
+    Note => "note",
     Done => "done",
     Failed => "failed",
+    Blocked => "blocked",
+    Reset => "reset",
+    Crashed => "crashed",
 });
+
+/// One entry in the log of a task.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogEntry {
+    /// When; no two entries of a task share it.
+    pub at: Timestamp,
+    /// What about.
+    pub event: LogEvent,
+    /// The attempt whose agent wrote it; none for a person.
+    pub author: Option<AttemptId>,
+    /// The words.
+    pub message: String,
+}
 
 /// What a person can do to a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,7 +212,9 @@ pub enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::GroupIsDerived => write!(f, "it is a group: its status follows from its children"),
+            Refusal::GroupIsDerived => {
+                write!(f, "it is a group: its status follows from its children")
+            }
             Refusal::AlreadyFinished(status) => write!(f, "it is already {status}"),
         }
     }

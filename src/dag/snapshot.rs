@@ -1,0 +1,70 @@
+//! All tasks at one moment, with what follows for each: what listings and pictures are made of.
+
+use super::graph::{Derived, Graph};
+use super::id::{FeatureId, TaskId};
+use super::task::{Kind, State};
+use crate::time::Timestamp;
+
+/// What a listing shows of a task.
+#[derive(Debug, Clone)]
+pub struct Summary {
+    /// Its id.
+    pub id: TaskId,
+    /// Its title.
+    pub title: String,
+    /// Lower first.
+    pub priority: i32,
+    /// The feature it belongs to.
+    pub feature: Option<FeatureId>,
+    /// Why it failed, or what it is blocked on.
+    pub reason: Option<String>,
+    /// It is not to be started before.
+    pub not_before: Option<Timestamp>,
+    /// How many attempts there were.
+    pub attempts: u32,
+}
+
+/// All tasks and what follows for each, at one moment. Tasks are named by their index, in the order
+/// of creation.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// The tasks.
+    pub tasks: Vec<Summary>,
+    /// How they hang together.
+    pub graph: Graph,
+    /// What follows.
+    pub derived: Derived,
+}
+
+impl Snapshot {
+    /// The state of a task.
+    pub fn state(&self, task: usize) -> State {
+        self.derived.states[task]
+    }
+
+    /// What holds a pending task back.
+    pub fn waiting_on(&self, task: usize) -> Vec<usize> {
+        match self.state(task) {
+            State::Waiting | State::Ready => self.graph.waiting_on(task, &self.derived),
+            State::InProgress | State::Blocked | State::Done | State::Failed => Vec::new(),
+        }
+    }
+
+    /// The group a task is in.
+    pub fn parent(&self, task: usize) -> Option<usize> {
+        self.graph.nodes()[task].parent
+    }
+
+    /// Work or group.
+    pub fn kind(&self, task: usize) -> Kind {
+        self.graph.nodes()[task].kind
+    }
+
+    /// The ready tasks in the order in which they will be taken.
+    pub fn ready(&self) -> Vec<usize> {
+        let mut ready: Vec<usize> =
+            (0..self.tasks.len()).filter(|&task| self.state(task) == State::Ready).collect();
+        ready.sort_by_key(|&task| self.tasks[task].priority);
+        ready
+    }
+}

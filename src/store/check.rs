@@ -1,0 +1,165 @@
+//! Compares what is derived with what is stored: says what differs, or writes it anew.
+
+use std::fmt;
+
+use anyhow::{Result, anyhow};
+use rusqlite::Transaction;
+
+use super::Store;
+use super::order::describe;
+use super::snapshot::Topology;
+use crate::dag::{Derived, Labels, TaskId};
+
+/// How many differences are told one by one.
+const SHOWN: usize = 10;
+
+/// Something that is wrong with the database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding(String);
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Store {
+    /// Everything that is wrong with the database; nothing, if all is well.
+    pub fn check(&self) -> Result<Vec<Finding>> {
+        self.read(|tx| {
+            let mut findings = check_file(tx)?;
+            if findings.is_empty() {
+                findings = check_derived(tx)?;
+            }
+            Ok(findings)
+        })
+    }
+}
+
+fn check_file(tx: &Transaction<'_>) -> Result<Vec<Finding>> {
+    let mut query = tx.prepare("pragma integrity_check(10)")?;
+    let lines: Vec<String> = query.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let mut findings: Vec<Finding> =
+        lines.into_iter().filter(|line| line != "ok").map(Finding).collect();
+    if tx.prepare("pragma foreign_key_check")?.exists([])? {
+        findings.push(Finding("some rows refer to rows that are not there".into()));
+    }
+    Ok(findings)
+}
+
+fn check_derived(tx: &Transaction<'_>) -> Result<Vec<Finding>> {
+    let topology = Topology::load(tx)?;
+    let derived = match topology.graph.derive() {
+        Ok(derived) => derived,
+        Err(cycle) => {
+            let text = format!("the tasks wait in a loop{}", describe(tx, &topology, &cycle)?);
+            return Ok(vec![Finding(text)]);
+        }
+    };
+    let mut findings = Vec::new();
+    if !topology.labels.agree_with(&topology.graph) {
+        findings.push(Finding("the stored order does not agree with the dependencies".into()));
+    }
+    let mut wrong = 0;
+    each_stored(tx, |task, id, stored| {
+        let right = Counters::derived(&derived, task, stored.claims);
+        if stored != right {
+            wrong += 1;
+            if wrong <= SHOWN {
+                findings.push(Finding(format!("{id}: stored {stored}, but it should be {right}")));
+            }
+        }
+        Ok(())
+    })?;
+    if wrong > SHOWN {
+        findings.push(Finding(format!("… and {} more like that", wrong - SHOWN)));
+    }
+    Ok(findings)
+}
+
+/// The derived columns of a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Counters {
+    claimed: bool,
+    waits: u32,
+    children: u32,
+    children_done: u32,
+    /// Open attempts, counted: a fact.
+    claims: u32,
+}
+
+impl Counters {
+    fn derived(derived: &Derived, task: usize, claims: u32) -> Counters {
+        Counters {
+            claimed: claims > 0,
+            waits: derived.waits[task],
+            children: derived.children[task],
+            children_done: derived.children_done[task],
+            claims,
+        }
+    }
+}
+
+impl fmt::Display for Counters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Counters { claimed, waits, children, children_done, .. } = self;
+        write!(f, "claimed={claimed} waits={waits} children={children_done}/{children}")
+    }
+}
+
+/// Hands the stored counters of each task to `look`, in the order of creation.
+fn each_stored(
+    tx: &Transaction<'_>,
+    mut look: impl FnMut(usize, TaskId, Counters) -> Result<()>,
+) -> Result<()> {
+    let mut query = tx.prepare(
+        "select id, claimed, waits, children, children_done,
+             (select count(*) from attempts where task = tasks.seq and ended_at is null)
+         from tasks
+         order by seq",
+    )?;
+    let mut rows = query.query([])?;
+    let mut task = 0;
+    while let Some(row) = rows.next()? {
+        let counters = Counters {
+            claimed: row.get(1)?,
+            waits: row.get(2)?,
+            children: row.get(3)?,
+            children_done: row.get(4)?,
+            claims: row.get(5)?,
+        };
+        look(task, row.get(0)?, counters)?;
+        task += 1;
+    }
+    Ok(())
+}
+
+/// Derives everything anew from the facts; an error if they contain a loop.
+pub(super) fn rebuild(tx: &Transaction<'_>) -> Result<()> {
+    let mut topology = Topology::load(tx)?;
+    let order = match topology.graph.order() {
+        Ok(order) => order,
+        Err(cycle) => {
+            return Err(anyhow!(
+                "the tasks would wait in a loop{}",
+                describe(tx, &topology, &cycle)?
+            ));
+        }
+    };
+    topology.save(tx, Labels::spaced(&order))?;
+    let derived = topology.derive(tx)?;
+    let mut update = tx.prepare(
+        "update tasks
+         set waits = ?2, children = ?3, children_done = ?4
+         where seq = ?1 and (waits, children, children_done) <> (?2, ?3, ?4)",
+    )?;
+    for (task, &seq) in topology.seqs.iter().enumerate() {
+        update.execute((
+            seq,
+            derived.waits[task],
+            derived.children[task],
+            derived.children_done[task],
+        ))?;
+    }
+    Ok(())
+}

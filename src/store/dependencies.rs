@@ -1,0 +1,58 @@
+//! Who waits for whom.
+
+use anyhow::{Result, anyhow, ensure};
+use rusqlite::Transaction;
+
+use super::rows::Place;
+use super::{Store, counters, order, resolve};
+use crate::dag::TaskId;
+use crate::hint::HintExt;
+
+impl Store {
+    /// Makes one task wait for another; false if it did already.
+    pub fn add_dependency(
+        &mut self,
+        blocker: &str,
+        blocked: &str,
+    ) -> Result<(TaskId, TaskId, bool)> {
+        self.write(|tx| {
+            let (blocker, blocked) = (resolve::task(tx, blocker)?, resolve::task(tx, blocked)?);
+            Ok((blocker.id, blocked.id, add(tx, &blocker, &blocked)?))
+        })
+    }
+
+    /// Makes one task no longer wait for another.
+    pub fn remove_dependency(&mut self, blocker: &str, blocked: &str) -> Result<(TaskId, TaskId)> {
+        self.write(|tx| {
+            let (blocker, blocked) = (resolve::task(tx, blocker)?, resolve::task(tx, blocked)?);
+            let removed = tx.execute(
+                "delete from dependencies where blocker = ?1 and blocked = ?2",
+                (blocker.seq, blocked.seq),
+            )?;
+            if removed == 0 {
+                return Err(anyhow!("`{}` does not wait for `{}`", blocked.id, blocker.id)).hint(
+                    format!("`ralph task deps list {}` shows what it waits for", blocked.id),
+                );
+            }
+            if !blocker.is_done() {
+                counters::blocker_changed(tx, blocked.seq, false)?;
+            }
+            Ok((blocker.id, blocked.id))
+        })
+    }
+}
+
+/// Makes `blocked` wait for `blocker`; false if it did already.
+pub(super) fn add(tx: &Transaction<'_>, blocker: &Place, blocked: &Place) -> Result<bool> {
+    ensure!(blocker.seq != blocked.seq, "`{}` can't wait for itself", blocked.id);
+    order::fit_dependency(tx, blocker, blocked)?;
+    let added = tx
+        .prepare_cached(
+            "insert into dependencies (blocker, blocked) values (?1, ?2) on conflict do nothing",
+        )?
+        .execute((blocker.seq, blocked.seq))?;
+    if added > 0 && !blocker.is_done() {
+        counters::blocker_changed(tx, blocked.seq, true)?;
+    }
+    Ok(added > 0)
+}

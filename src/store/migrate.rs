@@ -1,0 +1,79 @@
+//! Brings a database to the current schema. A migration that has shipped is never edited.
+
+use std::fs::{File, TryLockError};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rusqlite::{Connection, TransactionBehavior};
+
+use super::PATIENCE;
+use super::problem::Problem;
+
+const MIGRATIONS: &[&str] = &[include_str!("../../migrations/0001_tasks.sql")];
+/// `RLPH`, by which `file` and other tools can tell what a database is.
+const APPLICATION_ID: i64 = 0x524c_5048;
+
+/// Applies what is missing.
+pub(super) fn up(connection: &mut Connection, path: &Path) -> Result<()> {
+    if is_current(connection, path)? {
+        return Ok(());
+    }
+    let _lock = lock_directory(path)?;
+    if is_current(connection, path)? {
+        return Ok(());
+    }
+    connection.query_row("pragma journal_mode = wal", [], |_| Ok(()))?;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Exclusive)?;
+    for migration in &MIGRATIONS[version(&transaction)? as usize..] {
+        transaction.execute_batch(migration)?;
+    }
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", MIGRATIONS.len() as i64)?;
+    Ok(transaction.commit()?)
+}
+
+fn version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.query_row("pragma user_version", [], |row| row.get(0))
+}
+
+fn is_current(connection: &Connection, path: &Path) -> Result<bool> {
+    let known = MIGRATIONS.len() as i64;
+    match version(connection)? {
+        found if found == known => Ok(true),
+        found if found > known => {
+            Err(Problem::Newer { path: path.to_owned(), found, known }.into())
+        }
+        0 if connection
+            .query_row("select count(*) from sqlite_schema", [], |row| row.get::<_, i64>(0))?
+            > 0 =>
+        {
+            Err(Problem::Foreign { path: path.to_owned() }.into())
+        }
+        _ => Ok(false),
+    }
+}
+
+/// Lets one process at a time make or upgrade the database. The lock is on the directory, because
+/// closing a second handle on the database itself would drop SQLite's own locks.
+fn lock_directory(path: &Path) -> Result<File> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let directory = directory.unwrap_or(Path::new("."));
+    let file = File::open(directory)
+        .with_context(|| format!("can't open the directory `{}`", directory.display()))?;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            Err(TryLockError::WouldBlock) => {
+                bail!("another process has been setting up `{}` for too long", path.display())
+            }
+            Err(TryLockError::Error(error)) => {
+                return Err(error).with_context(|| format!("can't lock `{}`", directory.display()));
+            }
+        }
+    }
+}

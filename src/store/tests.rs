@@ -1,0 +1,393 @@
+//! The store against the rules: after any sequence of operations, what is stored is what follows.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+use tempfile::TempDir;
+
+use super::*;
+use crate::dag::{Graph, Kind, Outcome, RunId, Snapshot, State, Status, TaskId, Verb};
+use crate::process::Holder;
+use crate::time::Timestamp;
+
+/// A store in a directory of its own, with a run.
+struct Bench {
+    store: Store,
+    run: RunId,
+    claims: Vec<Claim>,
+    now: Timestamp,
+    _directory: TempDir,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let directory = TempDir::new().unwrap();
+        let mut store = Store::open(&directory.path().join("progress.db")).unwrap();
+        let now = Timestamp::now();
+        let run = NewRun { kind: "run", holder: Holder::current() };
+        let run = store.start_run(&run, now).unwrap();
+        Bench { store, run, claims: Vec::new(), now, _directory: directory }
+    }
+
+    fn add(&mut self, task: NewTask) -> TaskId {
+        self.try_add(task).unwrap()
+    }
+
+    fn try_add(&mut self, task: NewTask) -> Result<TaskId> {
+        Ok(self.store.add_tasks(&[task], None, self.now)?[0])
+    }
+
+    fn apply(&mut self, verb: Verb, task: TaskId) {
+        self.store.apply(verb, &task.to_string(), None, None, self.now).unwrap();
+    }
+
+    fn claim(&mut self) -> Option<Claim> {
+        self.store.claim_next(self.run, &Target::Everything, self.now).unwrap()
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        self.store.snapshot(self.now).unwrap()
+    }
+
+    fn state(&self, task: TaskId) -> State {
+        let snapshot = self.snapshot();
+        snapshot.state(snapshot.tasks.iter().position(|t| t.id == task).unwrap())
+    }
+
+    #[track_caller]
+    fn assert_consistent(&self) {
+        assert_eq!(self.store.check().unwrap(), []);
+    }
+}
+
+fn titled(title: &str) -> NewTask {
+    NewTask { title: title.into(), ..NewTask::default() }
+}
+
+fn inside(parent: TaskId, title: &str) -> NewTask {
+    NewTask { parent: Some(parent.to_string()), ..titled(title) }
+}
+
+fn ending(outcome: Outcome) -> Ending {
+    Ending { outcome, reason: None, max_retries: 1, not_before: None }
+}
+
+#[derive(Debug, Clone)]
+enum Operation {
+    Add { parent: Option<Index>, after: Vec<Index>, group: bool, priority: i32 },
+    AddDependency(Index, Index),
+    RemoveDependency(Index, Index),
+    Move(Index, Option<Index>),
+    Delete(Index),
+    Apply(Verb, Index),
+    Claim,
+    Finish(Index, Outcome, bool),
+    Reimport,
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let index = any::<Index>;
+    let verb = prop::sample::select(vec![Verb::Done, Verb::Fail, Verb::Block, Verb::Reset]);
+    let outcome = prop::sample::select(Outcome::ALL);
+    prop_oneof![
+        8 => (any::<Option<Index>>(), prop::collection::vec(index(), 0..3), any::<bool>(), -2..3)
+            .prop_map(|(parent, after, group, priority)| Operation::Add { parent, after, group, priority }),
+        6 => (index(), index()).prop_map(|(a, b)| Operation::AddDependency(a, b)),
+        2 => (index(), index()).prop_map(|(a, b)| Operation::RemoveDependency(a, b)),
+        3 => (index(), any::<Option<Index>>()).prop_map(|(a, b)| Operation::Move(a, b)),
+        1 => index().prop_map(Operation::Delete),
+        6 => (verb, index()).prop_map(|(verb, task)| Operation::Apply(verb, task)),
+        4 => Just(Operation::Claim),
+        4 => (index(), outcome, any::<bool>()).prop_map(|(c, o, later)| Operation::Finish(c, o, later)),
+        1 => Just(Operation::Reimport),
+    ]
+}
+
+impl Bench {
+    /// Does it if it may be done; what may not be must change nothing, which the caller checks.
+    fn perform(&mut self, operation: &Operation) {
+        let snapshot = self.snapshot();
+        let ids: Vec<String> = snapshot.tasks.iter().map(|task| task.id.to_string()).collect();
+        let pick = |index: &Index| (!ids.is_empty()).then(|| index.index(ids.len()));
+        match operation {
+            Operation::Add { parent, after, group, priority } => {
+                let parent = parent.as_ref().and_then(pick).map(|i| ids[i].clone());
+                let after = after.iter().filter_map(pick).map(|i| ids[i].clone()).collect();
+                let task =
+                    NewTask { parent, after, group: *group, priority: *priority, ..titled("x") };
+                let _ = self.try_add(task);
+            }
+            Operation::AddDependency(a, b) => {
+                if let (Some(a), Some(b)) = (pick(a), pick(b)) {
+                    let added = self.store.add_dependency(&ids[a], &ids[b]);
+                    assert_eq!(added.is_err(), closes_loop(&snapshot, a, b), "{added:?}");
+                }
+            }
+            Operation::RemoveDependency(a, b) => {
+                if let (Some(a), Some(b)) = (pick(a), pick(b)) {
+                    let removed = self.store.remove_dependency(&ids[a], &ids[b]);
+                    assert_eq!(removed.is_ok(), snapshot.graph.blockers(b).any(|it| it == a));
+                }
+            }
+            Operation::Move(task, parent) => {
+                if let Some(task) = pick(task) {
+                    let parent = parent.as_ref().and_then(pick).map(|i| ids[i].clone());
+                    let change = Change { parent: Some(parent), ..Change::default() };
+                    let _ = self.store.update_task(&ids[task], &change, self.now);
+                }
+            }
+            Operation::Delete(task) => {
+                if let Some(task) = pick(task) {
+                    let planned = self.store.plan_deletion(&ids[task]);
+                    assert_eq!(planned.is_ok(), self.store.delete_task(&ids[task]).is_ok());
+                }
+            }
+            Operation::Apply(verb, task) => {
+                if let Some(task) = pick(task) {
+                    let _ = self.store.apply(*verb, &ids[task], None, None, self.now);
+                }
+            }
+            Operation::Claim => {
+                let expected = snapshot.ready().first().map(|&task| snapshot.tasks[task].id);
+                let claim = self.claim();
+                assert_eq!(claim.as_ref().map(|claim| claim.task), expected);
+                self.claims.extend(claim);
+            }
+            Operation::Finish(claim, outcome, later) => {
+                if !self.claims.is_empty() {
+                    let claim = self.claims.remove(claim.index(self.claims.len()));
+                    let not_before = later.then(|| self.now.plus(Duration::from_secs(60)));
+                    let ending = Ending { not_before, ..ending(*outcome) };
+                    // Lost if somebody decided in between, which is what may happen.
+                    match self.store.finish(claim, &ending, self.now) {
+                        Ok(()) => {}
+                        Err(error) => assert!(error.is::<ClaimLost>(), "{error:?}"),
+                    }
+                }
+            }
+            Operation::Reimport => {
+                let mut before = Vec::new();
+                self.store.export(&mut before).unwrap();
+                let imported = self.store.import(before.as_slice());
+                let mut after = Vec::new();
+                self.store.export(&mut after).unwrap();
+                assert_eq!(imported.map(|it| it.new_tasks).unwrap(), 0);
+                assert_eq!(before, after);
+            }
+        }
+    }
+}
+
+/// The oracle: does the whole graph with this edge have a loop?
+fn closes_loop(snapshot: &Snapshot, blocker: usize, blocked: usize) -> bool {
+    let edges = (0..snapshot.tasks.len())
+        .flat_map(|task| snapshot.graph.blockers(task).map(move |blocker| (blocker, task)))
+        .chain([(blocker, blocked)]);
+    let edges: Vec<(usize, usize)> = edges.collect();
+    Graph::new(snapshot.graph.nodes().to_vec(), &edges).order().is_err()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn what_is_stored_is_what_follows(operations in prop::collection::vec(operation(), 1..60)) {
+        let mut bench = Bench::new();
+        for operation in &operations {
+            bench.perform(operation);
+            bench.assert_consistent();
+        }
+    }
+
+    #[test]
+    fn finishing_whatever_is_picked_finishes_everything(
+        operations in prop::collection::vec(operation(), 1..40)
+    ) {
+        let mut bench = Bench::new();
+        for operation in operations {
+            if matches!(operation, Operation::Add { .. } | Operation::AddDependency(..) | Operation::Move(..)) {
+                bench.perform(&operation);
+            }
+        }
+        while let Some(claim) = bench.claim() {
+            bench.store.finish(claim, &ending(Outcome::Done), bench.now).unwrap();
+        }
+        let snapshot = bench.snapshot();
+        for task in 0..snapshot.tasks.len() {
+            // An empty group is never done, and nothing that waits for it is.
+            prop_assert_eq!(snapshot.state(task) == State::Done, snapshot.derived.can_finish[task]);
+        }
+    }
+}
+
+#[test]
+fn resetting_a_failed_grandchild_reopens_every_ancestor() {
+    let mut bench = Bench::new();
+    let outer = bench.add(titled("outer"));
+    let inner = bench.add(inside(outer, "inner"));
+    let task = bench.add(inside(inner, "task"));
+    let after = bench.add(NewTask { after: vec![outer.to_string()], ..titled("after") });
+    bench.apply(Verb::Fail, task);
+    assert_eq!([outer, inner].map(|id| bench.state(id)), [State::Failed; 2]);
+    bench.apply(Verb::Reset, task);
+    assert_eq!([outer, inner].map(|id| bench.state(id)), [State::Waiting; 2]);
+    bench.apply(Verb::Done, task);
+    assert_eq!([outer, inner].map(|id| bench.state(id)), [State::Done; 2]);
+    assert_eq!(bench.state(after), State::Ready);
+    bench.assert_consistent();
+}
+
+#[test]
+fn a_new_child_reopens_a_done_group_and_what_waited_for_it_waits_again() {
+    let mut bench = Bench::new();
+    let group = bench.add(titled("group"));
+    let first = bench.add(inside(group, "first"));
+    let after = bench.add(NewTask { after: vec![group.to_string()], ..titled("after") });
+    bench.apply(Verb::Done, first);
+    assert_eq!(bench.state(after), State::Ready);
+    bench.add(inside(group, "second"));
+    assert_eq!(bench.state(group), State::InProgress);
+    assert_eq!(bench.state(after), State::Waiting);
+    bench.assert_consistent();
+}
+
+#[test]
+fn a_done_task_that_is_given_a_child_becomes_an_open_group() {
+    let mut bench = Bench::new();
+    let task = bench.add(titled("task"));
+    let after = bench.add(NewTask { after: vec![task.to_string()], ..titled("after") });
+    bench.apply(Verb::Done, task);
+    bench.add(inside(task, "child"));
+    assert_eq!(bench.store.task(task).unwrap().kind, Kind::Group);
+    assert_eq!(bench.state(after), State::Waiting);
+    bench.assert_consistent();
+}
+
+#[test]
+fn the_next_task_is_the_one_with_the_lowest_priority_then_the_oldest() {
+    let mut bench = Bench::new();
+    let urgent_group = bench.add(NewTask { priority: -5, group: true, ..titled("urgent") });
+    let child = bench.add(inside(urgent_group, "child of the urgent one"));
+    let late = bench.add(NewTask { priority: 1, ..titled("late") });
+    let urgent = bench.add(NewTask { priority: -1, ..titled("first") });
+    let order: Vec<TaskId> = std::iter::from_fn(|| bench.claim()).map(|claim| claim.task).collect();
+    assert_eq!(order, [urgent, child, late]);
+}
+
+#[test]
+fn a_task_is_not_claimed_before_its_time() {
+    let mut bench = Bench::new();
+    let task = bench.add(titled("task"));
+    let claim = bench.claim().unwrap();
+    let later = bench.now.plus(Duration::from_secs(60));
+    let ending = Ending { not_before: Some(later), ..ending(Outcome::Failed) };
+    bench.store.finish(claim, &ending, bench.now).unwrap();
+    assert_eq!(bench.state(task), State::Waiting);
+    assert!(bench.claim().is_none());
+    bench.now = later;
+    assert_eq!(bench.state(task), State::Ready);
+    assert_eq!(bench.claim().unwrap().number, 2);
+}
+
+#[test]
+fn a_claim_that_was_taken_back_changes_nothing_any_more() {
+    let mut bench = Bench::new();
+    let task = bench.add(titled("task"));
+    let late = bench.claim().unwrap();
+    let taken = bench.store.take_back(|_| true, bench.now).unwrap();
+    assert_eq!(taken, [task]);
+    let claim = bench.claim().unwrap();
+    let error = bench.store.finish(late, &ending(Outcome::Done), bench.now).unwrap_err();
+    assert_eq!(error.downcast_ref(), Some(&ClaimLost { task }));
+    assert_eq!(bench.state(task), State::InProgress);
+    bench.store.finish(claim, &ending(Outcome::Done), bench.now).unwrap();
+    let outcomes: Vec<_> =
+        bench.store.attempts(task).unwrap().into_iter().map(|it| it.outcome.unwrap()).collect();
+    assert_eq!(outcomes, [Outcome::Crashed, Outcome::Done]);
+    assert_eq!(bench.store.task(task).unwrap().retries, 0, "a crash costs no retry");
+}
+
+#[test]
+fn a_silent_run_loses_its_claims_and_one_that_speaks_keeps_them() {
+    let mut bench = Bench::new();
+    bench.add(titled("task"));
+    let _claim = bench.claim().unwrap();
+    let alive = |_: &Holder| false;
+    let later = bench.now.plus(LEASE + Duration::from_secs(1));
+    bench.store.heartbeat(bench.run, later).unwrap();
+    assert_eq!(bench.store.take_back(alive, later).unwrap(), []);
+    let much_later = later.plus(LEASE + Duration::from_secs(1));
+    assert_eq!(bench.store.take_back(alive, much_later).unwrap().len(), 1);
+}
+
+#[test]
+fn a_person_who_decides_a_running_task_overrules_its_attempt() {
+    let mut bench = Bench::new();
+    let task = bench.add(titled("task"));
+    let claim = bench.claim().unwrap();
+    bench.apply(Verb::Done, task);
+    assert_eq!(bench.state(task), State::Done);
+    assert_eq!(bench.store.attempts(task).unwrap()[0].outcome, Some(Outcome::Overruled));
+    let error = bench.store.finish(claim, &ending(Outcome::Failed), bench.now).unwrap_err();
+    assert!(error.is::<ClaimLost>());
+    assert_eq!(bench.state(task), State::Done);
+}
+
+#[test]
+fn n_retries_are_used_up_and_a_reset_gives_them_back() {
+    let mut bench = Bench::new();
+    let task = bench.add(NewTask { max_retries: Some(2), ..titled("task") });
+    for _ in 0..3 {
+        let claim = bench.claim().unwrap();
+        bench.store.finish(claim, &ending(Outcome::Failed), bench.now).unwrap();
+    }
+    assert_eq!(bench.state(task), State::Failed);
+    bench.apply(Verb::Reset, task);
+    let stored = bench.store.task(task).unwrap();
+    assert_eq!((stored.status, stored.retries), (Some(Status::Pending), 0));
+}
+
+#[test]
+fn resetting_a_group_resets_what_stopped_inside_and_keeps_what_is_done() {
+    let mut bench = Bench::new();
+    let group = bench.add(titled("group"));
+    let [done, failed, blocked] =
+        ["done", "failed", "blocked"].map(|t| bench.add(inside(group, t)));
+    bench.apply(Verb::Done, done);
+    bench.apply(Verb::Fail, failed);
+    bench.apply(Verb::Block, blocked);
+    bench.apply(Verb::Block, group);
+    assert_eq!(bench.state(group), State::Blocked);
+    bench.apply(Verb::Reset, group);
+    assert_eq!(
+        [group, done, failed, blocked].map(|id| bench.state(id)),
+        [State::InProgress, State::Done, State::Ready, State::Ready]
+    );
+    bench.assert_consistent();
+}
+
+#[test]
+fn the_log_keeps_its_order_when_the_clock_goes_back() {
+    let mut bench = Bench::new();
+    let task = bench.add(titled("task"));
+    let earlier = bench.now;
+    bench.now = earlier.plus(Duration::from_secs(3600));
+    bench.store.note(&task.to_string(), "first", None, bench.now).unwrap();
+    bench.store.note(&task.to_string(), "second", None, earlier).unwrap();
+    bench.store.note(&task.to_string(), "third", None, earlier).unwrap();
+    let log = bench.store.task_log(task).unwrap();
+    let messages: Vec<&str> = log.iter().map(|entry| entry.message.as_str()).collect();
+    assert_eq!(messages, ["first", "second", "third"]);
+}
+
+#[test]
+fn room_in_the_order_never_runs_out() {
+    let mut bench = Bench::new();
+    let mut parent = bench.add(titled("outermost"));
+    for depth in 0..60 {
+        bench.add(inside(parent, &format!("beside {depth}")));
+        parent = bench.add(NewTask { group: true, ..inside(parent, &format!("depth {depth}")) });
+    }
+    bench.assert_consistent();
+}
