@@ -1,41 +1,61 @@
-//! What to do next, attached to an error at the place that knows it.
+//! Errors that say what to do next: a hint travels with its error to the place that prints both.
 
-use std::fmt;
+use std::{error::Error, fmt};
 
-/// An error with a hint; it reads like the error alone.
+/// An error with its next step; it reads as the error alone.
 #[derive(Debug)]
 pub struct Hinted {
-    source: anyhow::Error,
-    hint: String,
-}
-
-impl Hinted {
-    /// What to do next.
-    pub fn hint(&self) -> &str {
-        &self.hint
-    }
+    /// What went wrong.
+    pub source: anyhow::Error,
+    /// What to do about it, without the word `hint:`.
+    pub hint: String,
 }
 
 impl fmt::Display for Hinted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.source.fmt(f)
+        write!(f, "{}", self.source)
     }
 }
 
-impl std::error::Error for Hinted {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+impl Error for Hinted {
+    // The source speaks through `Display`, so the chain goes on after it.
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.source.source()
     }
 }
 
-/// Attaches a hint to the error of a result.
+/// Attaches a hint to a failure.
 pub trait HintExt<T> {
-    /// The same, with a hint if it is an error.
+    /// Says what to do when this fails.
     fn hint(self, hint: impl Into<String>) -> anyhow::Result<T>;
 }
 
 impl<T> HintExt<T> for anyhow::Result<T> {
     fn hint(self, hint: impl Into<String>) -> anyhow::Result<T> {
         self.map_err(|source| Hinted { source, hint: hint.into() }.into())
+    }
+}
+
+/// The hint of an error, wherever in its chain it was attached.
+pub fn hint_of(error: &anyhow::Error) -> Option<&str> {
+    error.chain().find_map(|e| e.downcast_ref::<Hinted>()).map(|hinted| hinted.hint.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Context, anyhow};
+
+    use super::*;
+
+    #[test]
+    fn a_hint_survives_context_and_is_no_part_of_the_message() {
+        let error = Err::<(), _>(anyhow!("no such file").context("can't read the plan"))
+            .hint("run `ralph feature plan`")
+            .context("can't build")
+            .unwrap_err();
+
+        assert_eq!(format!("{error:#}"), "can't build: can't read the plan: no such file");
+        assert_eq!(hint_of(&error), Some("run `ralph feature plan`"));
+        assert_eq!(hint_of(&anyhow!("plain")), None);
     }
 }

@@ -3,5 +3,6 @@
 pub mod dag;
 pub mod hint;
 pub mod process;
+pub mod settings;
 pub mod store;
 pub mod time;
