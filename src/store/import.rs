@@ -161,7 +161,10 @@ impl<'a> Import<'a> {
     fn each(&mut self, step: impl Fn(&mut Self, &Record) -> Result<()>) -> Result<()> {
         for (line, record) in self.records {
             step(self, record).map_err(|error| {
-                match error.downcast_ref::<rusqlite::Error>().and_then(rusqlite::Error::sqlite_error_code) {
+                match error
+                    .downcast_ref::<rusqlite::Error>()
+                    .and_then(rusqlite::Error::sqlite_error_code)
+                {
                     Some(rusqlite::ErrorCode::ConstraintViolation) => {
                         anyhow!("line {line}: it contradicts itself or what is there")
                     }
