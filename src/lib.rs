@@ -2,6 +2,7 @@
 
 pub mod dag;
 pub mod hint;
+pub mod jsonl;
 pub mod process;
 pub mod settings;
 pub mod store;

@@ -19,6 +19,11 @@ impl Timestamp {
         Timestamp(Utc::now().trunc_subsecs(3))
     }
 
+    /// The time this many seconds after the beginning of 1970, if there is such a time.
+    pub fn from_epoch(seconds: i64) -> Option<Timestamp> {
+        DateTime::from_timestamp(seconds, 0).map(Timestamp)
+    }
+
     /// This much later, or the same if there is no such time.
     pub fn plus(self, duration: Duration) -> Timestamp {
         let delta = chrono::TimeDelta::from_std(duration).unwrap_or_default();

@@ -60,6 +60,31 @@ impl Snapshot {
         self.graph.nodes()[task].kind
     }
 
+    /// The tasks that are in no group.
+    pub fn roots(&self) -> Vec<usize> {
+        (0..self.tasks.len()).filter(|&task| self.parent(task).is_none()).collect()
+    }
+
+    /// These tasks and everything inside them as a tree is read, each with how deep it is.
+    pub fn walk(&self, roots: &[usize]) -> Vec<(usize, usize)> {
+        let mut walk = Vec::new();
+        let mut ahead: Vec<(usize, usize)> = roots.iter().rev().map(|&root| (root, 0)).collect();
+        while let Some((task, depth)) = ahead.pop() {
+            walk.push((task, depth));
+            let first = ahead.len();
+            ahead.extend(self.graph.children(task).map(|child| (child, depth + 1)));
+            ahead[first..].reverse();
+        }
+        walk
+    }
+
+    /// A task and everything inside it, in the order of creation.
+    pub fn inside(&self, task: usize) -> Vec<usize> {
+        let mut inside: Vec<usize> = self.walk(&[task]).into_iter().map(|(task, _)| task).collect();
+        inside.sort_unstable();
+        inside
+    }
+
     /// The ready tasks in the order in which they will be taken.
     pub fn ready(&self) -> Vec<usize> {
         let mut ready: Vec<usize> =

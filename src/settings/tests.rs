@@ -277,8 +277,14 @@ fn a_variable_sets_its_key() {
 
 #[test]
 fn no_two_keys_share_a_variable_with_each_other_or_with_a_session() {
-    let sessions =
-        ["RALPH_TASK_ID", "RALPH_ATTEMPT_ID", "RALPH_DB", "RALPH_ITERATION", "RALPH_MODEL"];
+    let sessions = [
+        "RALPH_TASK_ID",
+        "RALPH_ATTEMPT_ID",
+        "RALPH_DB",
+        "RALPH_ITERATION",
+        "RALPH_MODEL",
+        "RALPH_SESSION",
+    ];
     let mut variables: Vec<_> = KEYS.iter().flat_map(Key::variables).collect();
     variables.extend(sessions.map(String::from));
     variables.sort();

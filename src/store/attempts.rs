@@ -2,21 +2,19 @@
 //! only one that may say how it ended.
 
 use std::fmt;
-use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use rusqlite::{OptionalExtension, Transaction};
 
+use super::add::random_bits;
+use super::log::log;
 use super::rows::Place;
-use super::tasks::{log, random_bits};
 use super::verbs::set_status;
 use super::{INSIDE, Store, resolve};
 use crate::dag::{Attempt, AttemptId, Kind, LogEvent, Outcome, RunId, Status, TaskId};
+use crate::hint::HintExt;
 use crate::process::Holder;
 use crate::time::Timestamp;
-
-/// How long a run may be silent before its claims are taken back.
-pub const LEASE: Duration = Duration::from_secs(120);
 
 /// A run that begins.
 #[derive(Debug, Clone)]
@@ -78,6 +76,17 @@ impl fmt::Display for ClaimLost {
 
 impl std::error::Error for ClaimLost {}
 
+/// What is going on.
+#[derive(Debug)]
+pub struct Activity {
+    /// The attempts that have not ended.
+    pub open: Vec<Attempt>,
+    /// What all attempts have cost.
+    pub cost_usd: f64,
+    /// When anything last changed.
+    pub last: Option<Timestamp>,
+}
+
 impl Store {
     /// Records that a run begins.
     pub fn start_run(&mut self, run: &NewRun, now: Timestamp) -> Result<RunId> {
@@ -126,7 +135,7 @@ impl Store {
             tx.prepare_cached("update tasks set not_before = null where not_before <= ?")?
                 .execute([now])?;
             let Some(task) = next_ready(tx, target)? else { return Ok(None) };
-            open_attempt(tx, task, run, now).map(Some)
+            open_attempt(tx, &task, run, now).map(Some)
         })
     }
 
@@ -148,37 +157,58 @@ impl Store {
         })
     }
 
-    /// Takes back the claims of runs that are gone, and returns their tasks.
-    pub fn take_back(
-        &mut self,
-        is_gone: impl Fn(&Holder) -> bool,
-        now: Timestamp,
-    ) -> Result<Vec<TaskId>> {
-        if !self.has_claims()? {
-            return Ok(Vec::new());
-        }
-        let gone =
-            |claim: &OpenClaim| claim.is_expired(now) || claim.holder().is_none_or(|h| is_gone(&h));
-        if !self.read(open_claims)?.iter().any(gone) {
-            return Ok(Vec::new());
-        }
-        self.write(|tx| {
-            let mut tasks = Vec::new();
-            for claim in open_claims(tx)?.iter().filter(|claim| gone(claim)) {
-                let reason = "the process that worked on it is gone";
-                close_attempt(tx, claim.attempt, Outcome::Crashed, Some(reason), now)?;
-                log(tx, claim.task, LogEvent::Crashed, Some(claim.attempt), reason, now)?;
-                tasks.push(Place::load(tx, claim.task)?.id);
-            }
-            Ok(tasks)
+    /// What is going on and what it has cost.
+    pub fn activity(&self) -> Result<Activity> {
+        self.read(|tx| {
+            let mut query = tx.prepare(&format!(
+                "select {} from attempts join tasks on tasks.seq = attempts.task
+                 where ended_at is null
+                 order by started_at",
+                Attempt::COLUMNS
+            ))?;
+            let open = query.query_map([], Attempt::from_row)?.collect::<Result<_, _>>()?;
+            let (cost_usd, last) = tx.query_row(
+                "select
+                     (select total(cost_usd) from attempts),
+                     max(
+                         coalesce((select max(updated_at) from tasks), ''),
+                         coalesce((select max(started_at) from attempts), ''),
+                         coalesce((select max(ended_at) from attempts), '')
+                     )",
+                [],
+                |row| Ok((row.get(0)?, row.get::<_, String>(1)?.parse().ok())),
+            )?;
+            Ok(Activity { open, cost_usd, last })
         })
     }
 
-    fn has_claims(&self) -> Result<bool> {
-        let mut query = self
-            .connection
-            .prepare("select exists (select 1 from attempts where ended_at is null)")?;
-        Ok(query.query_row([], |row| row.get(0))?)
+    /// The latest attempts on any task, newest first.
+    pub fn latest_attempts(&self, count: u32) -> Result<Vec<Attempt>> {
+        let mut query = self.connection.prepare(&format!(
+            "select {} from attempts join tasks on tasks.seq = attempts.task
+             order by attempts.rowid desc
+             limit ?",
+            Attempt::COLUMNS
+        ))?;
+        Ok(query.query_map([count], Attempt::from_row)?.collect::<Result<_, _>>()?)
+    }
+
+    /// The attempt with this id, or with the one id that begins like this.
+    pub fn attempt(&self, id: &str) -> Result<Attempt> {
+        let mut query = self.connection.prepare(&format!(
+            "select {} from attempts join tasks on tasks.seq = attempts.task
+             where attempts.id >= ?1 and attempts.id < ?1 || '~'
+             limit 2",
+            Attempt::COLUMNS
+        ))?;
+        let mut found: Vec<Attempt> =
+            query.query_map([id], Attempt::from_row)?.collect::<Result<_, _>>()?;
+        match (found.pop(), found.is_empty()) {
+            (Some(attempt), true) => Ok(attempt),
+            (Some(_), false) => Err(anyhow!("`{id}` is the beginning of more than one id")),
+            (None, _) => Err(anyhow!("there is no attempt `{id}`")),
+        }
+        .hint("`ralph logs` shows the latest ones")
     }
 
     /// The attempts on a task, oldest first.
@@ -193,60 +223,62 @@ impl Store {
     }
 }
 
+/// A task that can be claimed.
+struct Ready {
+    seq: i64,
+    id: TaskId,
+    /// The how-manieth attempt on it would be next.
+    number: u32,
+}
+
 /// The first ready task of the target.
-fn next_ready(tx: &Transaction<'_>, target: &Target) -> Result<Option<i64>> {
-    const READY: &str = "status = 'pending' and waits = 0 and claimed = 0 and not_before is null";
-    let first = |row: &rusqlite::Row<'_>| row.get(0);
+fn next_ready(tx: &Transaction<'_>, target: &Target) -> Result<Option<Ready>> {
+    const COLUMNS: &str = "tasks.seq, tasks.id,
+         1 + (select coalesce(max(number), 0) from attempts where task = tasks.seq)";
+    const READY: &str = "status = 'pending' and waits = 0 and claimed = 0 and not_before is null
+         order by priority, tasks.seq
+         limit 1";
+    let ready = |row: &rusqlite::Row<'_>| {
+        Ok(Ready { seq: row.get(0)?, id: row.get(1)?, number: row.get(2)? })
+    };
     let next = match target {
         Target::Everything => tx
-            .prepare_cached(&format!(
-                "select seq from tasks where {READY} order by priority, seq limit 1"
-            ))?
-            .query_row([], first),
+            .prepare_cached(&format!("select {COLUMNS} from tasks where {READY}"))?
+            .query_row([], ready),
         Target::Feature(name) => {
             let (feature, _) = resolve::feature(tx, name)?;
             tx.prepare_cached(&format!(
-                "select seq from tasks where feature = ? and {READY} order by priority, seq limit 1"
+                "select {COLUMNS} from tasks where feature = ? and {READY}"
             ))?
-            .query_row([feature], first)
+            .query_row([feature], ready)
         }
         Target::Task(task) => {
             let place = resolve::task(tx, task)?;
             tx.prepare_cached(&format!(
-                "{INSIDE}
-                 select tasks.seq from inside join tasks using (seq) where {READY}
-                 order by priority, tasks.seq
-                 limit 1"
+                "{INSIDE} select {COLUMNS} from inside join tasks using (seq) where {READY}"
             ))?
-            .query_row([place.seq], first)
+            .query_row([place.seq], ready)
         }
     };
     Ok(next.optional()?)
 }
 
-fn open_attempt(tx: &Transaction<'_>, task: i64, run: RunId, now: Timestamp) -> Result<Claim> {
+fn open_attempt(tx: &Transaction<'_>, task: &Ready, run: RunId, now: Timestamp) -> Result<Claim> {
+    // With `returning` SQLite would compile this anew for each claim, which takes as long as the rest.
     let mut insert = tx.prepare_cached(
         "insert into attempts (id, task, number, run, started_at)
-         values (
-             ?1, ?2, 1 + (select coalesce(max(number), 0) from attempts where task = ?2), ?3, ?4
-         )
-         on conflict (id) do nothing
-         returning number, (select id from tasks where seq = ?2)",
+         values (?1, ?2, ?3, ?4, ?5)
+         on conflict (id) do nothing",
     )?;
     loop {
         let attempt = AttemptId::from_bits(random_bits()?);
-        let opened = insert
-            .query_row((attempt, task, run, now), |row| {
-                Ok(Claim { attempt, task: row.get(1)?, number: row.get(0)? })
-            })
-            .optional()?;
-        if let Some(claim) = opened {
-            return Ok(claim);
+        if insert.execute((attempt, task.seq, task.number, run, now))? > 0 {
+            return Ok(Claim { attempt, task: task.id, number: task.number });
         }
     }
 }
 
-fn close_attempt(
+pub(super) fn close_attempt(
     tx: &Transaction<'_>,
     attempt: AttemptId,
     outcome: Outcome,
@@ -304,47 +336,4 @@ fn settle(
     tx.prepare_cached("update tasks set retries = ?2, not_before = ?3 where seq = ?1")?
         .execute((seq, retries, ending.not_before.filter(|_| status == Status::Pending)))?;
     Ok(())
-}
-
-/// A claim as another process sees it.
-struct OpenClaim {
-    attempt: AttemptId,
-    task: i64,
-    host: Option<String>,
-    pid: Option<u32>,
-    pid_started: Option<i64>,
-    heartbeat_at: Option<Timestamp>,
-}
-
-impl OpenClaim {
-    fn is_expired(&self, now: Timestamp) -> bool {
-        self.heartbeat_at.is_none_or(|last| now.since(last) > LEASE)
-    }
-
-    fn holder(&self) -> Option<Holder> {
-        Some(Holder {
-            host: self.host.clone()?,
-            pid: self.pid?,
-            started: self.pid_started?.unsigned_abs(),
-        })
-    }
-}
-
-fn open_claims(tx: &Transaction<'_>) -> Result<Vec<OpenClaim>> {
-    let mut query = tx.prepare_cached(
-        "select attempts.id, task, host, runs.pid, runs.pid_started, heartbeat_at
-         from attempts left join runs on runs.id = run
-         where attempts.ended_at is null",
-    )?;
-    let claims = query.query_map([], |row| {
-        Ok(OpenClaim {
-            attempt: row.get(0)?,
-            task: row.get(1)?,
-            host: row.get(2)?,
-            pid: row.get(3)?,
-            pid_started: row.get(4)?,
-            heartbeat_at: row.get(5)?,
-        })
-    })?;
-    Ok(claims.collect::<Result<_, _>>()?)
 }

@@ -4,7 +4,7 @@
 use std::io::Write;
 
 use anyhow::Result;
-use rusqlite::{Row, Transaction};
+use rusqlite::Row;
 use serde::{Deserialize, Serialize};
 
 use super::Store;
@@ -69,79 +69,87 @@ impl Store {
     /// Writes everything, one object a line.
     pub fn export(&self, out: &mut dyn Write) -> Result<()> {
         self.read(|tx| {
-            let mut write = |record: &Record| -> Result<()> {
-                serde_json::to_writer(&mut *out, record).map_err(std::io::Error::from)?;
-                Ok(out.write_all(b"\n")?)
-            };
-            write(&Record::Export(Header { version: VERSION }))?;
-            each(
-                tx,
-                &format!("select {} from features order by rowid", Feature::COLUMNS),
-                |row| Ok(Record::Feature(Feature::from_row(row)?)),
-                &mut write,
-            )?;
-            each(
-                tx,
-                "select id, kind, started_at, ended_at, outcome, max_iterations, max_seconds,
-                     max_cost, iterations, cost_usd
-                 from runs
-                 where exists (select 1 from attempts where run = runs.id and ended_at is not null)
-                 order by rowid",
-                run_from_row,
-                &mut write,
-            )?;
-            each(
-                tx,
-                &format!(
-                    "select {} from tasks as task left join tasks as parent on parent.seq = task.parent
-                     order by task.seq",
-                    Task::COLUMNS
-                ),
-                |row| Ok(Record::Task(Box::new(Task::from_row(row)?))),
-                &mut write,
-            )?;
-            each(
-                tx,
-                "select blocker.id, blocked.id
-                 from dependencies
-                     join tasks as blocker on blocker.seq = dependencies.blocker
-                     join tasks as blocked on blocked.seq = dependencies.blocked
-                 order by dependencies.blocker, dependencies.blocked",
-                |row| {
-                    let (blocker, blocked) = (row.get(0)?, row.get(1)?);
-                    Ok(Record::Dependency(Dependency { blocker, blocked }))
-                },
-                &mut write,
-            )?;
-            each(
-                tx,
-                &format!(
-                    "select {} from attempts join tasks on tasks.seq = attempts.task
-                     where ended_at is not null
-                     order by attempts.rowid",
-                    Attempt::COLUMNS
-                ),
-                |row| Ok(Record::Attempt(Box::new(Attempt::from_row(row)?))),
-                &mut write,
-            )?;
-            each(
-                tx,
-                "select tasks.id, at, event, author, message
-                 from task_logs join tasks on tasks.seq = task
-                 order by task, at",
-                |row| {
-                    Ok(Record::Log(Log {
-                        task: row.get(0)?,
-                        at: row.get(1)?,
-                        event: row.get(2)?,
-                        author: row.get(3)?,
-                        message: row.get(4)?,
-                    }))
-                },
-                &mut write,
-            )
+            write_line(out, &Record::Export(Header { version: VERSION }))?;
+            for (query, record) in parts() {
+                for record in tx.prepare(&query)?.query_map([], record)? {
+                    write_line(out, &record?)?;
+                }
+            }
+            Ok(())
         })
     }
+}
+
+fn write_line(out: &mut dyn Write, record: &Record) -> Result<()> {
+    serde_json::to_writer(&mut *out, record).map_err(std::io::Error::from)?;
+    Ok(out.write_all(b"\n")?)
+}
+
+/// Makes a record of a row.
+type FromRow = fn(&Row<'_>) -> rusqlite::Result<Record>;
+
+/// What is exported, in this order: each part refers only to those before it, or to itself.
+fn parts() -> [(String, FromRow); 6] {
+    [
+        (format!("select {} from features order by rowid", Feature::COLUMNS), |row| {
+            Ok(Record::Feature(Feature::from_row(row)?))
+        }),
+        (
+            "select id, kind, started_at, ended_at, outcome, max_iterations, max_seconds,
+                 max_cost, iterations, cost_usd
+             from runs
+             where exists (select 1 from attempts where run = runs.id and ended_at is not null)
+             order by rowid"
+                .to_owned(),
+            run_from_row,
+        ),
+        (
+            format!(
+                "select {} from tasks as task left join tasks as parent on parent.seq = task.parent
+                 order by task.seq",
+                Task::COLUMNS
+            ),
+            |row| Ok(Record::Task(Box::new(Task::from_row(row)?))),
+        ),
+        (
+            "select blocker.id, blocked.id
+             from dependencies
+                 join tasks as blocker on blocker.seq = dependencies.blocker
+                 join tasks as blocked on blocked.seq = dependencies.blocked
+             order by dependencies.blocker, dependencies.blocked"
+                .to_owned(),
+            |row| {
+                let (blocker, blocked) = (row.get(0)?, row.get(1)?);
+                Ok(Record::Dependency(Dependency { blocker, blocked }))
+            },
+        ),
+        (
+            format!(
+                "select {} from attempts join tasks on tasks.seq = attempts.task
+                 where ended_at is not null
+                 order by attempts.rowid",
+                Attempt::COLUMNS
+            ),
+            |row| Ok(Record::Attempt(Box::new(Attempt::from_row(row)?))),
+        ),
+        (
+            "select tasks.id, at, event, author, message
+             from task_logs join tasks on tasks.seq = task
+             order by task, at"
+                .to_owned(),
+            log_from_row,
+        ),
+    ]
+}
+
+fn log_from_row(row: &Row<'_>) -> rusqlite::Result<Record> {
+    Ok(Record::Log(Log {
+        task: row.get(0)?,
+        at: row.get(1)?,
+        event: row.get(2)?,
+        author: row.get(3)?,
+        message: row.get(4)?,
+    }))
 }
 
 fn run_from_row(row: &Row<'_>) -> rusqlite::Result<Record> {
@@ -157,16 +165,4 @@ fn run_from_row(row: &Row<'_>) -> rusqlite::Result<Record> {
         iterations: row.get(8)?,
         cost_usd: row.get(9)?,
     }))
-}
-
-fn each(
-    tx: &Transaction<'_>,
-    query: &str,
-    record: impl FnMut(&Row<'_>) -> rusqlite::Result<Record>,
-    write: &mut impl FnMut(&Record) -> Result<()>,
-) -> Result<()> {
-    for record in tx.prepare(query)?.query_map([], record)? {
-        write(&record?)?;
-    }
-    Ok(())
 }

@@ -8,10 +8,11 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::Store;
-use super::check::rebuild;
+use super::check::{rebuild, rebuild_claims};
 use super::export::{Dependency, Log, Record, Run, VERSION};
-use super::tasks::{check_description, check_key, check_text, check_title};
+use super::validate::{check_description, check_key, check_text, check_title};
 use crate::dag::{Attempt, Feature, Kind, Status, Task, TaskId, check_feature_name};
+use crate::jsonl;
 
 /// What an import did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -29,41 +30,16 @@ pub struct Imported {
 impl Store {
     /// Merges an export into the database: all of it, or nothing.
     pub fn import(&mut self, lines: impl BufRead) -> Result<Imported> {
-        let records = parse(lines)?;
+        let records: Vec<Numbered> = jsonl::read(lines)?;
+        for (number, record) in &records {
+            validate(record).with_context(|| format!("line {number}"))?;
+        }
         self.write_durably(|tx| Import::new(tx, &records)?.run())
     }
 }
 
 /// A record and the line it came from.
 type Numbered = (usize, Record);
-
-fn parse(lines: impl BufRead) -> Result<Vec<Numbered>> {
-    let mut records = Vec::new();
-    for (at, line) in lines.split(b'\n').enumerate() {
-        let number = at + 1;
-        let line = line.with_context(|| format!("can't read line {number}"))?;
-        if line.trim_ascii().is_empty() {
-            continue;
-        }
-        let record: Record = serde_json::from_slice(&line)
-            .map_err(|error| anyhow!("line {number}: {}", describe_json(&error)))?;
-        validate(&record).with_context(|| format!("line {number}"))?;
-        records.push((number, record));
-    }
-    Ok(records)
-}
-
-/// What a JSON error says, without the line number, which counts lines inside our line.
-pub(super) fn describe_json(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    match text.rsplit_once(" at line ") {
-        Some((what, place)) => {
-            let column = place.rsplit_once("column ").map_or("?", |(_, column)| column);
-            format!("{what} (column {column})")
-        }
-        None => text,
-    }
-}
 
 /// What can be said about a record by itself.
 fn validate(record: &Record) -> Result<()> {
@@ -137,6 +113,7 @@ impl<'a> Import<'a> {
 
     /// Each round relies on what the one before it has written.
     fn run(mut self) -> Result<Imported> {
+        rebuild_claims(self.tx)?;
         self.each(|import, record| match record {
             Record::Feature(feature) => import.feature(feature),
             Record::Run(run) => import.run_record(run),

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 
 use super::PATIENCE;
 use super::problem::Problem;
@@ -23,7 +23,7 @@ pub(super) fn up(connection: &mut Connection, path: &Path) -> Result<()> {
     if is_current(connection, path)? {
         return Ok(());
     }
-    connection.query_row("pragma journal_mode = wal", [], |_| Ok(()))?;
+    use_wal(connection)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Exclusive)?;
     for migration in &MIGRATIONS[version(&transaction)? as usize..] {
         transaction.execute_batch(migration)?;
@@ -33,25 +33,50 @@ pub(super) fn up(connection: &mut Connection, path: &Path) -> Result<()> {
     Ok(transaction.commit()?)
 }
 
+/// Switches to WAL. Others may be looking at the file just now, and for this SQLite does not ask the
+/// busy handler.
+fn use_wal(connection: &Connection) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match connection.query_row("pragma journal_mode = wal", [], |_| Ok(())) {
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && Instant::now() < deadline =>
+            {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            result => return Ok(result?),
+        }
+    }
+}
+
 fn version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.query_row("pragma user_version", [], |row| row.get(0))
 }
 
 fn is_current(connection: &Connection, path: &Path) -> Result<bool> {
     let known = MIGRATIONS.len() as i64;
-    match version(connection)? {
-        found if found == known => Ok(true),
-        found if found > known => {
-            Err(Problem::Newer { path: path.to_owned(), found, known }.into())
-        }
-        0 if connection
-            .query_row("select count(*) from sqlite_schema", [], |row| row.get::<_, i64>(0))?
-            > 0 =>
-        {
+    if version(connection)? == known && is_ours(connection)? {
+        return Ok(true);
+    }
+    // One look: between two, another process may have made everything.
+    let look = connection.unchecked_transaction()?;
+    let found = version(&look)?;
+    let is_empty: bool =
+        look.query_row("select not exists (select 1 from sqlite_schema)", [], |row| row.get(0))?;
+    match found {
+        0 if is_empty => Ok(false),
+        _ if found < 0 || !is_ours(&look)? => {
             Err(Problem::Foreign { path: path.to_owned() }.into())
         }
-        _ => Ok(false),
+        _ if found > known => Err(Problem::Newer { path: path.to_owned(), found, known }.into()),
+        _ => Ok(found == known),
     }
+}
+
+fn is_ours(connection: &Connection) -> rusqlite::Result<bool> {
+    connection
+        .query_row("pragma application_id", [], |row| Ok(row.get::<_, i64>(0)? == APPLICATION_ID))
 }
 
 /// Lets one process at a time make or upgrade the database. The lock is on the directory, because

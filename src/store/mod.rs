@@ -1,6 +1,7 @@
 //! The only SQL: facts in, facts out. It knows the rules of the graph from `dag` and keeps what
 //! follows from them beside the facts; it has never heard of processes, prompts or colours.
 
+mod add;
 mod attempts;
 mod check;
 mod counters;
@@ -8,13 +9,16 @@ mod dependencies;
 mod export;
 mod features;
 mod import;
+mod log;
 mod migrate;
 mod order;
 mod problem;
+mod recovery;
 mod resolve;
 mod rows;
 mod snapshot;
 mod tasks;
+mod validate;
 mod verbs;
 
 use std::fs::{self, OpenOptions};
@@ -26,23 +30,38 @@ use anyhow::{Context, Result};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
-pub use attempts::{Claim, ClaimLost, Ending, LEASE, NewRun, Target};
+pub use add::NewTask;
+pub use attempts::{Activity, Claim, ClaimLost, Ending, NewRun, Target};
 pub use check::Finding;
 pub use import::Imported;
 pub use problem::{Problem, explain};
-pub use tasks::{Change, Deletion, NewTask};
+pub use recovery::{LEASE, TakenBack};
+pub use tasks::{Change, Deletion};
 
 /// How long a writer waits for others before it gives up: longer than any honest wait.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a checkpoint waits: it can be done at any later time.
 const CHECKPOINT_PATIENCE: Duration = Duration::from_millis(50);
-/// The WAL is emptied each time it grows past another multiple of this.
+/// The WAL is emptied each time it grows past another multiple of this: whoever opens a database that
+/// nobody has open reads all of it.
 const WAL_LIMIT: u64 = 1 << 20;
+/// While somebody has it open, nobody has to read the WAL. So who writes often empties it less often
+/// …
+const LONG_WAL_LIMIT: u64 = 8 << 20;
+/// … and that is who has written this often.
+const MANY_WRITES: u32 = 64;
+
+/// In kilobytes, the cache holds what one change touches. More would be used only by those who read
+/// everything, once; it would cost them memory and save them nothing.
+const SETTINGS: &str = "
+    pragma synchronous = normal;
+    pragma wal_autocheckpoint = 0;
+    pragma cache_size = -256";
 
 /// Begins a query about the task `?1` and everything inside it, at any depth.
 const INSIDE: &str = "with recursive inside (seq) as (
          values (?1)
-         union all
+         union
          select tasks.seq from inside join tasks on tasks.parent = inside.seq
      )";
 
@@ -51,6 +70,8 @@ const INSIDE: &str = "with recursive inside (seq) as (
 pub struct Store {
     connection: Connection,
     path: PathBuf,
+    wal: PathBuf,
+    writes: u32,
 }
 
 impl Store {
@@ -66,8 +87,10 @@ impl Store {
         // does it instead, once in a while.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         migrate::up(&mut connection, path)?;
-        connection.execute_batch("pragma synchronous = normal; pragma wal_autocheckpoint = 0")?;
-        Ok(Store { connection, path: path.to_owned() })
+        connection.execute_batch(SETTINGS)?;
+        let mut wal = path.to_owned().into_os_string();
+        wal.push("-wal");
+        Ok(Store { connection, path: path.to_owned(), wal: wal.into(), writes: 0 })
     }
 
     /// The file it is in.
@@ -77,12 +100,15 @@ impl Store {
 
     /// Runs `change` in one transaction: all of it happens, or nothing.
     fn write<T>(&mut self, change: impl FnOnce(&Transaction<'_>) -> Result<T>) -> Result<T> {
-        let wal_before = self.wal_size();
         let transaction =
             self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        // Under the lock, so that of many writers only the one that crosses a limit sees it crossed.
+        let wal_before = size(&self.wal);
         let value = change(&transaction)?;
         transaction.commit()?;
-        if self.wal_size() / WAL_LIMIT != wal_before / WAL_LIMIT {
+        self.writes += 1;
+        let limit = if self.writes < MANY_WRITES { WAL_LIMIT } else { LONG_WAL_LIMIT };
+        if size(&self.wal) / limit > wal_before / limit {
             self.checkpoint()?;
         }
         Ok(value)
@@ -113,12 +139,19 @@ impl Store {
         wait_at_most(&mut self.connection, PATIENCE)?;
         Ok(())
     }
+}
 
-    fn wal_size(&self) -> u64 {
-        let mut wal = self.path.clone().into_os_string();
-        wal.push("-wal");
-        fs::metadata(wal).map_or(0, |wal| wal.len())
+impl Drop for Store {
+    fn drop(&mut self) {
+        if self.writes >= MANY_WRITES && size(&self.wal) > WAL_LIMIT {
+            // Not necessary, and nobody is left to be told that it failed.
+            let _ = self.checkpoint();
+        }
     }
+}
+
+fn size(file: &Path) -> u64 {
+    fs::metadata(file).map_or(0, |file| file.len())
 }
 
 /// Makes an empty file that only its owner can read, unless there is a file already. SQLite gives
@@ -135,19 +168,26 @@ fn create_private(path: &Path) -> Result<()> {
 }
 
 /// Sets how long this connection waits for a lock. SQLite's own handler sleeps up to 100 ms at a
-/// time, which starves waiters; short sleeps of random length give everybody a turn.
+/// time, which starves waiters.
 fn wait_at_most(connection: &mut Connection, patience: Duration) -> rusqlite::Result<()> {
     let mut began = Instant::now();
-    let mut random =
-        u64::from(std::process::id()) << 32 | u64::from(began.elapsed().subsec_nanos());
+    let mut random = u64::from(std::process::id());
     connection.busy_handler(Some(move |tries: i32| {
         if tries == 0 {
             began = Instant::now();
         }
+        let waited = began.elapsed();
+        // Whoever has the lock gets most done when it is asked for rarely. But who has waited for
+        // some time asks more often than those who came later, and so has its turn; and if nobody
+        // had one for a second, then it will be long.
+        let longest = match waited.as_millis() {
+            0..10 => 100 << tries.clamp(0, 4),
+            10..1_000 => 100,
+            _ => 10_000,
+        };
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        let longest = 100 << tries.clamp(0, 4);
-        std::thread::sleep(Duration::from_micros(50 + (random >> 33) % longest));
-        began.elapsed() < patience
+        std::thread::sleep(Duration::from_micros(longest / 4 + (random >> 33) % longest));
+        waited < patience
     }))
 }
 

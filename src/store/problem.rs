@@ -63,7 +63,7 @@ pub fn explain(error: &anyhow::Error, path: &Path) -> Option<(String, &'static s
         }
         Some(ErrorCode::ReadOnly) => (
             format!("can't write `{path}`: it is read-only"),
-            "make the file and its directory writable",
+            "make it, the files beside it (-wal, -shm) and their directory writable",
         ),
         Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => (
             format!("can't open `{path}`"),

@@ -26,6 +26,9 @@ pub(super) fn task(tx: &Transaction<'_>, text: &str) -> Result<Place> {
     let found: Vec<(i64, String)> =
         query.query_map([text], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?;
     match found.as_slice() {
+        // What all ids begin with says nothing, even where there is only one.
+        [(_, id)] if text == "t-" => Err(anyhow!("`{text}` is the beginning of every id"))
+            .hint(format!("say more of it: {id}")),
         [(seq, _)] => Ok(Place::load(tx, *seq)?),
         [] => no_such_task(tx, text),
         several => {
@@ -92,7 +95,7 @@ fn no_such_feature<T>(tx: &Transaction<'_>, text: &str) -> Result<T> {
         Some(nearest) => {
             error.hint(format!("the nearest is `{nearest}`; `ralph feature list` shows all"))
         }
-        None => error.hint("there are no features yet; `ralph feature spec NAME` starts one"),
+        None => error.hint("there are no features yet"),
     }
 }
 

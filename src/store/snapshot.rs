@@ -7,6 +7,7 @@ use super::Store;
 use super::order::describe;
 use super::resolve;
 use crate::dag::{Derived, Graph, Kind, Labels, Node, Snapshot, Span, Status, Summary};
+use crate::hint::HintExt;
 use crate::time::Timestamp;
 
 /// The graph with its order. Tasks are named by their index, in the order of creation.
@@ -26,7 +27,8 @@ impl Topology {
         let count: u32 = tx.query_row("select count(*) from tasks", [], |row| row.get(0))?;
         let count = count as usize;
         let mut seqs: Vec<i64> = Vec::with_capacity(count);
-        let mut nodes: Vec<(Node, Option<i64>)> = Vec::with_capacity(count);
+        let mut nodes: Vec<Node> = Vec::with_capacity(count);
+        let mut parents: Vec<Option<i64>> = Vec::with_capacity(count);
         let mut spans: Vec<Span> = Vec::with_capacity(count);
         let mut query = tx.prepare(
             "select seq, parent, starts, ends, claimed, kind = 'group', status, not_before > ?1
@@ -37,31 +39,32 @@ impl Topology {
         while let Some(row) = rows.next()? {
             seqs.push(row.get(0)?);
             spans.push(Span { start: row.get(2)?, end: row.get(3)? });
-            let node = Node {
+            parents.push(row.get(1)?);
+            nodes.push(Node {
                 kind: if row.get(5)? { Kind::Group } else { Kind::Work },
                 status: row.get::<_, Option<Status>>(6)?.unwrap_or(Status::Pending),
                 parent: None,
                 claimed: row.get(4)?,
                 deferred: row.get::<_, Option<bool>>(7)?.unwrap_or(false),
-            };
-            nodes.push((node, row.get(1)?));
+            });
         }
         let index = |seq: i64| find(&seqs, seq);
-        let nodes = nodes
-            .into_iter()
-            .map(|(node, parent)| Node { parent: parent.map(index), ..node })
-            .collect();
+        for (node, parent) in nodes.iter_mut().zip(parents) {
+            node.parent = parent.map(index).transpose()?;
+        }
         let mut query = tx.prepare("select blocker, blocked from dependencies")?;
-        let dependencies: Vec<(usize, usize)> = query
-            .query_map([], |row| Ok((index(row.get(0)?), index(row.get(1)?))))?
-            .collect::<Result<_, _>>()?;
+        let mut dependencies: Vec<(usize, usize)> = Vec::new();
+        let mut rows = query.query([])?;
+        while let Some(row) = rows.next()? {
+            dependencies.push((index(row.get(0)?)?, index(row.get(1)?)?));
+        }
         let graph = Graph::new(nodes, &dependencies);
         Ok(Topology { graph, labels: Labels::new(spans), seqs })
     }
 
     /// The index of a task that was loaded.
     pub(super) fn index(&self, seq: i64) -> usize {
-        find(&self.seqs, seq)
+        find(&self.seqs, seq).expect("it was loaded")
     }
 
     /// What follows from the graph; an error if it has a loop.
@@ -73,8 +76,10 @@ impl Topology {
     }
 }
 
-fn find(seqs: &[i64], seq: i64) -> usize {
-    seqs.binary_search(&seq).expect("foreign keys name existing tasks")
+fn find(seqs: &[i64], seq: i64) -> Result<usize> {
+    seqs.binary_search(&seq)
+        .map_err(|_| anyhow!("the database refers to a task that is not there"))
+        .hint("run `ralph doctor` to see what is wrong with it")
 }
 
 impl Store {
@@ -83,13 +88,14 @@ impl Store {
         self.read(|tx| {
             let topology = Topology::load_at(tx, Some(now))?;
             let derived = topology.derive(tx)?;
+            let (count, graph) = (topology.seqs.len(), topology.graph);
             let mut query = tx.prepare(
                 "select id, title, priority, feature, reason, not_before,
                      (select count(*) from attempts where task = tasks.seq)
                  from tasks
                  order by seq",
             )?;
-            let mut tasks = Vec::with_capacity(topology.seqs.len());
+            let mut tasks = Vec::with_capacity(count);
             for task in query.query_map([], |row| {
                 Ok(Summary {
                     id: row.get(0)?,
@@ -103,7 +109,7 @@ impl Store {
             })? {
                 tasks.push(task?);
             }
-            Ok(Snapshot { tasks, graph: topology.graph, derived })
+            Ok(Snapshot { tasks, graph, derived })
         })
     }
 

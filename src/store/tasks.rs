@@ -1,47 +1,15 @@
-//! Adding, changing, reading and deleting tasks.
+//! Changing, moving, reading and deleting tasks.
 
-use std::collections::HashMap;
-
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 use rusqlite::{OptionalExtension, Transaction};
-use serde::Deserialize;
 
 use super::resolve::shorten;
-use super::rows::{Place, stored_status};
-use super::{INSIDE, Store, counters, dependencies, order, resolve};
-use crate::dag::{AttemptId, FeatureId, Kind, LogEntry, LogEvent, Status, Task, TaskId};
+use super::rows::Place;
+use super::validate::{check_description, check_title};
+use super::{INSIDE, Store, counters, order, resolve};
+use crate::dag::{Kind, Status, Task, TaskId};
 use crate::hint::HintExt;
 use crate::time::Timestamp;
-
-/// The longest title, in characters.
-pub(super) const MAX_TITLE: usize = 500;
-/// The longest description, in bytes.
-pub(super) const MAX_DESCRIPTION: usize = 16 << 20;
-const MAX_KEY: usize = 200;
-
-/// A task to be added. Other tasks are named by id, by the beginning of one, or, in a batch, by key.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct NewTask {
-    /// One line.
-    pub title: String,
-    /// As many as needed.
-    pub description: String,
-    /// Whether it is made to hold others.
-    pub group: bool,
-    /// The task it goes into.
-    pub parent: Option<String>,
-    /// The name or id of the feature it belongs to; by default its parent's.
-    pub feature: Option<String>,
-    /// The tasks it waits for.
-    pub after: Vec<String>,
-    /// Lower first.
-    pub priority: i32,
-    /// How often it may be tried again.
-    pub max_retries: Option<u32>,
-    /// Adding another task with the same key adds nothing and finds this one.
-    pub key: Option<String>,
-}
 
 /// What to change in a task; what is none stays.
 #[derive(Debug, Clone, Default)]
@@ -70,24 +38,6 @@ pub struct Deletion {
 }
 
 impl Store {
-    /// Adds these tasks, all or none, and returns their ids in order.
-    pub fn add_tasks(
-        &mut self,
-        tasks: &[NewTask],
-        created_by: Option<AttemptId>,
-        now: Timestamp,
-    ) -> Result<Vec<TaskId>> {
-        self.write(|tx| {
-            let mut batch = Batch { tx, created_by, now, keys: HashMap::new() };
-            let number = |at: usize| move || format!("task {} of {}", at + 1, tasks.len());
-            let add = |(at, task)| {
-                let added = batch.add(task);
-                if tasks.len() > 1 { added.with_context(number(at)) } else { added }
-            };
-            tasks.iter().enumerate().map(add).collect()
-        })
-    }
-
     /// Changes a task.
     pub fn update_task(&mut self, task: &str, change: &Change, now: Timestamp) -> Result<TaskId> {
         self.write(|tx| {
@@ -148,179 +98,27 @@ impl Store {
         self.read(|tx| Ok(resolve::task(tx, task)?.id))
     }
 
-    /// The facts of a task.
-    pub fn task(&self, id: TaskId) -> Result<Task> {
-        let query = format!(
-            "select {} from tasks as task left join tasks as parent on parent.seq = task.parent
-             where task.id = ?",
-            Task::COLUMNS
-        );
-        Ok(self.connection.query_row(&query, [id], Task::from_row)?)
+    /// The facts of a task, if there is such a task.
+    pub fn task(&self, id: TaskId) -> Result<Option<Task>> {
+        Ok(self.tasks(&[id])?.pop().flatten())
     }
 
-    /// Hands the facts of every task to `each`, in the order of creation.
-    pub fn each_task(&self, mut each: impl FnMut(Task) -> Result<()>) -> Result<()> {
+    /// The facts of these tasks, in this order; none for one that is gone.
+    pub fn tasks(&self, ids: &[TaskId]) -> Result<Vec<Option<Task>>> {
         self.read(|tx| {
-            let mut query = tx.prepare(&format!(
+            let mut query = tx.prepare_cached(&format!(
                 "select {} from tasks as task left join tasks as parent on parent.seq = task.parent
-                 order by task.seq",
+                 where task.id = ?",
                 Task::COLUMNS
             ))?;
-            for task in query.query_map([], Task::from_row)? {
-                each(task?)?;
-            }
-            Ok(())
+            let mut find = |&id| query.query_row([id], Task::from_row).optional();
+            Ok(ids.iter().map(&mut find).collect::<Result<_, _>>()?)
         })
     }
-
-    /// Adds a note to the log of a task.
-    pub fn note(
-        &mut self,
-        task: &str,
-        message: &str,
-        author: Option<AttemptId>,
-        now: Timestamp,
-    ) -> Result<TaskId> {
-        ensure!(!message.trim().is_empty(), "a note can't be empty");
-        check_text("a note", message)?;
-        self.write(|tx| {
-            let place = resolve::task(tx, task)?;
-            log(tx, place.seq, LogEvent::Note, author, message, now)?;
-            Ok(place.id)
-        })
-    }
-
-    /// The log of a task, oldest first.
-    pub fn task_log(&self, id: TaskId) -> Result<Vec<LogEntry>> {
-        let mut query = self.connection.prepare(&format!(
-            "select {} from task_logs where task = (select seq from tasks where id = ?) order by at",
-            LogEntry::COLUMNS
-        ))?;
-        Ok(query.query_map([id], LogEntry::from_row)?.collect::<Result<_, _>>()?)
-    }
-}
-
-/// Tasks that are added in one transaction and may name each other by key.
-struct Batch<'a> {
-    tx: &'a Transaction<'a>,
-    created_by: Option<AttemptId>,
-    now: Timestamp,
-    keys: HashMap<String, i64>,
-}
-
-impl Batch<'_> {
-    fn add(&mut self, new: &NewTask) -> Result<TaskId> {
-        check_title(&new.title)?;
-        check_description(&new.description)?;
-        if let Some(key) = &new.key {
-            check_key(key)?;
-            if let Some((seq, id)) = self.find_key(key)? {
-                self.keys.insert(key.clone(), seq);
-                return Ok(id);
-            }
-        }
-        let parent = new.parent.as_deref().map(|parent| self.find(parent)).transpose()?;
-        let feature = self.feature_of(new, parent.as_ref())?;
-        let (seq, id) = self.insert(new, parent.as_ref(), feature)?;
-        for blocker in &new.after {
-            let blocker = self.find(blocker)?;
-            dependencies::add(self.tx, &blocker, &Place::load(self.tx, seq)?)?;
-        }
-        if let Some(key) = &new.key {
-            self.keys.insert(key.clone(), seq);
-        }
-        Ok(id)
-    }
-
-    fn find(&self, text: &str) -> Result<Place> {
-        match self.keys.get(text) {
-            Some(&seq) => Ok(Place::load(self.tx, seq)?),
-            None => match self.find_key(text)? {
-                Some((seq, _)) => Ok(Place::load(self.tx, seq)?),
-                None => resolve::task(self.tx, text),
-            },
-        }
-    }
-
-    fn find_key(&self, key: &str) -> Result<Option<(i64, TaskId)>> {
-        Ok(self
-            .tx
-            .prepare_cached("select seq, id from tasks where key = ?")?
-            .query_row([key], |row| Ok((row.get(0)?, row.get(1)?)))
-            .optional()?)
-    }
-
-    fn feature_of(&self, new: &NewTask, parent: Option<&Place>) -> Result<Option<FeatureId>> {
-        let Some(name) = &new.feature else {
-            return Ok(parent.and_then(|parent| parent.feature));
-        };
-        let (feature, name) = resolve::feature(self.tx, name)?;
-        if let Some(parent) = parent.filter(|parent| parent.feature != Some(feature)) {
-            return Err(anyhow!("the parent `{}` does not belong to feature `{name}`", parent.id))
-                .hint("leave out --feature, or choose a parent inside that feature");
-        }
-        Ok(Some(feature))
-    }
-
-    fn insert(
-        &self,
-        new: &NewTask,
-        parent: Option<&Place>,
-        feature: Option<FeatureId>,
-    ) -> Result<(i64, TaskId)> {
-        let kind = if new.group { Kind::Group } else { Kind::Work };
-        let parent = parent.map(|parent| make_group(self.tx, parent)).transpose()?;
-        let span = order::place(self.tx, parent.as_ref(), kind)?;
-        let mut insert = self.tx.prepare_cached(
-            "insert into tasks (
-                 id, key, kind, parent, feature, title, description, priority, status, max_retries,
-                 created_by, created_at, updated_at, waits, starts, ends
-             )
-             values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?12, ?13, ?14, ?15)
-             on conflict (id) do nothing
-             returning seq",
-        )?;
-        loop {
-            let id = TaskId::from_bits(random_bits()?);
-            let seq = insert
-                .query_row(
-                    rusqlite::params![
-                        id,
-                        new.key,
-                        kind,
-                        parent.as_ref().map(|parent| parent.seq),
-                        feature,
-                        new.title.trim(),
-                        new.description,
-                        new.priority,
-                        stored_status(kind, Status::Pending),
-                        new.max_retries,
-                        self.created_by,
-                        self.now,
-                        parent.as_ref().is_some_and(Place::is_closed),
-                        span.start,
-                        span.end,
-                    ],
-                    |row| row.get(0),
-                )
-                .optional()?;
-            if let Some(seq) = seq {
-                if let Some(parent) = &parent {
-                    counters::child_changed(self.tx, parent.seq, false, true)?;
-                }
-                return Ok((seq, id));
-            }
-        }
-    }
-}
-
-/// Random bits for an id.
-pub(super) fn random_bits() -> Result<u32> {
-    getrandom::u32().map_err(|error| anyhow!("the system gives no random numbers: {error}"))
 }
 
 /// A work task that is given a child becomes a group, whatever its status was.
-fn make_group(tx: &Transaction<'_>, place: &Place) -> Result<Place> {
+pub(super) fn make_group(tx: &Transaction<'_>, place: &Place) -> Result<Place> {
     if place.kind == Kind::Group {
         return Ok(place.clone());
     }
@@ -402,68 +200,4 @@ fn plan_deletion(tx: &Transaction<'_>, place: &Place) -> Result<Deletion> {
     let title =
         tx.query_row("select title from tasks where seq = ?", [place.seq], |row| row.get(0))?;
     Ok(Deletion { id: place.id, title, inside: count as usize - 1 })
-}
-
-/// Adds an entry to the log of a task, later than all its others whatever the clock says.
-pub(super) fn log(
-    tx: &Transaction<'_>,
-    task: i64,
-    event: LogEvent,
-    author: Option<AttemptId>,
-    message: &str,
-    now: Timestamp,
-) -> Result<()> {
-    let last: Option<Timestamp> = tx
-        .prepare_cached("select max(at) from task_logs where task = ?")?
-        .query_row([task], |row| row.get(0))?;
-    let at = match last {
-        Some(last) if last >= now => last.plus(std::time::Duration::from_millis(1)),
-        _ => now,
-    };
-    tx.prepare_cached(
-        "insert into task_logs (task, at, event, author, message) values (?1, ?2, ?3, ?4, ?5)",
-    )?
-    .execute((task, at, event, author, message))?;
-    Ok(())
-}
-
-pub(super) fn check_title(title: &str) -> Result<()> {
-    ensure!(!title.trim().is_empty(), "the title is empty");
-    check_text("the title", title)?;
-    let length = title.trim().chars().count();
-    if length > MAX_TITLE {
-        return Err(anyhow!("the title has {length} characters, more than {MAX_TITLE}"))
-            .hint("keep the title to a line and put the rest into the description (-d)");
-    }
-    if title.trim().contains(['\n', '\r']) {
-        return Err(anyhow!(
-            "the title `{}` has more than one line",
-            shorten(title.trim()).escape_debug()
-        ))
-        .hint("put the rest into the description (-d)");
-    }
-    Ok(())
-}
-
-pub(super) fn check_description(description: &str) -> Result<()> {
-    check_text("the description", description)?;
-    ensure!(
-        description.len() <= MAX_DESCRIPTION,
-        "the description has {} bytes, more than {MAX_DESCRIPTION}",
-        description.len()
-    );
-    Ok(())
-}
-
-pub(super) fn check_key(key: &str) -> Result<()> {
-    ensure!(!key.trim().is_empty(), "the key is empty");
-    check_text("the key", key)?;
-    ensure!(key.chars().count() <= MAX_KEY, "the key has more than {MAX_KEY} characters");
-    ensure!(!TaskId::is_prefix(key), "the key `{key}` looks like a task id");
-    Ok(())
-}
-
-pub(super) fn check_text(what: &str, text: &str) -> Result<()> {
-    ensure!(!text.contains('\0'), "{what} contains a NUL character");
-    Ok(())
 }

@@ -4,8 +4,9 @@ use anyhow::{Result, anyhow, ensure};
 use rusqlite::Transaction;
 
 use super::attempts::overrule;
+use super::log::log;
 use super::rows::{Place, stored_status};
-use super::tasks::{check_text, log};
+use super::validate::check_text;
 use super::{INSIDE, Store, counters, resolve};
 use crate::dag::{AttemptId, Kind, LogEvent, Status, TaskId, Verb};
 use crate::hint::HintExt;

@@ -1,0 +1,105 @@
+//! Taking back what runs have claimed that are gone.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use rusqlite::Transaction;
+
+use super::Store;
+use super::attempts::close_attempt;
+use super::log::log;
+use super::rows::Place;
+use crate::dag::{AttemptId, LogEvent, Outcome, TaskId};
+use crate::process::Holder;
+use crate::time::Timestamp;
+
+/// How long a run may be silent before its claims are taken back.
+pub const LEASE: Duration = Duration::from_secs(120);
+
+/// A claim that was taken back from a run that is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TakenBack {
+    /// The task, which is pending again.
+    pub task: TaskId,
+    /// The attempt, of which processes may be left.
+    pub attempt: AttemptId,
+}
+
+impl Store {
+    /// Takes back the claims of runs that are gone, and returns them.
+    pub fn take_back(
+        &mut self,
+        is_gone: impl Fn(&Holder) -> bool,
+        now: Timestamp,
+    ) -> Result<Vec<TakenBack>> {
+        if !self.has_claims()? {
+            return Ok(Vec::new());
+        }
+        let gone =
+            |claim: &OpenClaim| claim.is_expired(now) || claim.holder().is_none_or(|h| is_gone(&h));
+        if !self.read(open_claims)?.iter().any(gone) {
+            return Ok(Vec::new());
+        }
+        self.write(|tx| {
+            let mut taken = Vec::new();
+            for claim in open_claims(tx)?.iter().filter(|claim| gone(claim)) {
+                let reason = "the process that worked on it is gone";
+                close_attempt(tx, claim.attempt, Outcome::Crashed, Some(reason), now)?;
+                log(tx, claim.task, LogEvent::Crashed, Some(claim.attempt), reason, now)?;
+                let task = Place::load(tx, claim.task)?.id;
+                taken.push(TakenBack { task, attempt: claim.attempt });
+            }
+            Ok(taken)
+        })
+    }
+
+    fn has_claims(&self) -> Result<bool> {
+        let mut query = self
+            .connection
+            .prepare("select exists (select 1 from attempts where ended_at is null)")?;
+        Ok(query.query_row([], |row| row.get(0))?)
+    }
+}
+
+/// A claim as another process sees it.
+struct OpenClaim {
+    attempt: AttemptId,
+    task: i64,
+    host: Option<String>,
+    pid: Option<u32>,
+    pid_started: Option<i64>,
+    heartbeat_at: Option<Timestamp>,
+}
+
+impl OpenClaim {
+    fn is_expired(&self, now: Timestamp) -> bool {
+        self.heartbeat_at.is_none_or(|last| now.since(last) > LEASE)
+    }
+
+    fn holder(&self) -> Option<Holder> {
+        Some(Holder {
+            host: self.host.clone()?,
+            pid: self.pid?,
+            started: self.pid_started?.unsigned_abs(),
+        })
+    }
+}
+
+fn open_claims(tx: &Transaction<'_>) -> Result<Vec<OpenClaim>> {
+    let mut query = tx.prepare_cached(
+        "select attempts.id, task, host, runs.pid, runs.pid_started, heartbeat_at
+         from attempts left join runs on runs.id = run
+         where attempts.ended_at is null",
+    )?;
+    let claims = query.query_map([], |row| {
+        Ok(OpenClaim {
+            attempt: row.get(0)?,
+            task: row.get(1)?,
+            host: row.get(2)?,
+            pid: row.get(3)?,
+            pid_started: row.get(4)?,
+            heartbeat_at: row.get(5)?,
+        })
+    })?;
+    Ok(claims.collect::<Result<_, _>>()?)
+}
