@@ -7,3 +7,4 @@ pub mod process;
 pub mod settings;
 pub mod store;
 pub mod time;
+pub mod ui;

@@ -1,0 +1,26 @@
+//! What listing commands show: pure functions from data to text. They never wrap or overflow the
+//! terminal, make sense without colour, and let nothing through that a task's author could use to
+//! deceive. `out` is written to once a line, so it should be buffered.
+
+pub mod features;
+pub mod graph;
+pub mod json;
+mod line;
+pub mod list;
+mod mark;
+mod progress;
+pub mod show;
+pub mod status;
+mod table;
+mod terminal;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+pub mod text;
+pub mod tree;
+mod when;
+
+pub use mark::{Mark, mark};
+pub use terminal::Terminal;
+pub use when::{ago, lasted};

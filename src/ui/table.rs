@@ -1,0 +1,67 @@
+//! Rows below a heading, aligned. A column with nothing in it is not there, one column gives way to
+//! the others, and those behind it go if it would become too narrow.
+
+use std::io::{self, Write};
+
+use owo_colors::Style;
+
+use super::line::Line;
+use super::terminal::Terminal;
+use super::text::{cut, printable, width};
+
+const GAP: usize = 2;
+/// What the column that gives way should keep.
+const ENOUGH: usize = 20;
+
+/// One entry: its text and its style.
+pub(super) type Cell = (String, Style);
+
+/// Writes the rows; `flexible` is the column that gives way.
+pub(super) fn write<const N: usize>(
+    out: &mut dyn Write,
+    headings: [&str; N],
+    flexible: usize,
+    mut rows: Vec<[Cell; N]>,
+    terminal: Terminal,
+) -> io::Result<()> {
+    let mut widths = [0; N];
+    for row in &mut rows {
+        for ((text, _), widest) in row.iter_mut().zip(&mut widths) {
+            *text = printable(text).into_owned();
+            *widest = width(text).max(*widest);
+        }
+    }
+    for (width, heading) in widths.iter_mut().zip(headings).filter(|(width, _)| **width > 0) {
+        *width = heading.len().max(*width);
+    }
+    fit(&mut widths, flexible, terminal.columns());
+    let mut draw = |cells: [(&str, Style); N]| {
+        let mut line = Line::new(terminal);
+        let mut column = 0;
+        for ((text, style), width) in cells.into_iter().zip(widths).filter(|(_, width)| *width > 0)
+        {
+            line.at(column).push(&cut(text, width), style);
+            column += width + GAP;
+        }
+        line.write(out)
+    };
+    draw(headings.map(|heading| (heading, Style::new().dimmed())))?;
+    rows.iter()
+        .try_for_each(|row| draw(row.each_ref().map(|(text, style)| (text.as_str(), *style))))
+}
+
+/// Makes the columns fit: the flexible one shrinks, and the last ones go to leave it enough.
+fn fit(widths: &mut [usize], flexible: usize, columns: usize) {
+    for last in (flexible..widths.len()).rev() {
+        let others: usize = (0..=last)
+            .filter(|&column| column != flexible && widths[column] > 0)
+            .map(|column| widths[column] + GAP)
+            .sum();
+        let room = columns.saturating_sub(others);
+        if room >= ENOUGH.min(widths[flexible]) || last == flexible {
+            widths[flexible] = widths[flexible].min(room);
+            return;
+        }
+        widths[last] = 0;
+    }
+}
