@@ -1,8 +1,11 @@
 //! `ralph`: a task DAG in SQLite that drives Claude Code.
 
+pub mod agent;
 pub mod dag;
+pub mod event;
 pub mod hint;
 pub mod jsonl;
+mod lenient;
 pub mod process;
 pub mod settings;
 pub mod store;

@@ -9,6 +9,8 @@ mod line;
 pub mod list;
 mod mark;
 mod progress;
+pub mod session;
+pub mod sessions;
 pub mod show;
 pub mod status;
 mod table;
@@ -18,6 +20,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 pub mod text;
+pub mod tool;
 pub mod tree;
 mod when;
 

@@ -1,0 +1,261 @@
+//! What to start for each use, as data. Prompts travel in files: one argument holds only 128 KiB.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// The variables by which Claude Code knows that it runs inside itself.
+const NESTING: [&str; 3] = ["CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT"];
+
+/// By this variable the processes of an attempt are known.
+pub const ATTEMPT_VARIABLE: &str = "RALPH_ATTEMPT_ID";
+
+/// What to start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Invocation {
+    /// The program, by name or path.
+    pub program: OsString,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// What its environment has besides ours.
+    pub variables: Vec<(&'static str, OsString)>,
+    /// What its environment lacks of ours.
+    pub removed: Vec<&'static str>,
+    /// What it reads; nothing, if none.
+    pub stdin: Option<PathBuf>,
+    /// Where it runs.
+    pub directory: PathBuf,
+}
+
+/// What every session needs.
+#[derive(Debug, Clone)]
+pub struct Session {
+    /// The program, by name or path.
+    pub program: OsString,
+    /// Where it runs.
+    pub directory: PathBuf,
+    /// A file with what the agent is told about its work.
+    pub system_prompt: PathBuf,
+    /// The model, if not the agent's own choice.
+    pub model: Option<String>,
+    /// Its `PATH`, with the directory of this ralph first.
+    pub path: OsString,
+    /// The database that a `ralph` inside the session works on.
+    pub database: PathBuf,
+    /// Which attempt this is, where it is one.
+    pub attempt: Option<AttemptContext>,
+    /// Whether it may go on in the background after its answer.
+    pub background_tasks: bool,
+}
+
+/// What a session on a task knows of itself.
+#[derive(Debug, Clone)]
+pub struct AttemptContext {
+    /// The task.
+    pub task: String,
+    /// The attempt.
+    pub attempt: String,
+    /// The iteration of the run.
+    pub iteration: u32,
+}
+
+/// What an unattended agent may do without asking.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Permission {
+    /// Anything: for a session that something else holds.
+    Everything,
+    /// These tools.
+    Tools(Vec<String>),
+}
+
+impl Session {
+    /// A conversation with the person at the terminal, opened by the agent.
+    pub fn interview(&self, opening: &str) -> Invocation {
+        let mut invocation = self.invocation();
+        // A message that looks like an option would be one.
+        invocation.arguments.extend(["--".into(), opening.into()]);
+        invocation
+    }
+
+    /// Unattended work on files that the person has agreed to, such as building a plan into tasks.
+    pub fn build(&self, prompt: PathBuf) -> Invocation {
+        self.unattended(prompt, &Permission::Everything)
+    }
+
+    /// Unattended work on a task.
+    pub fn work(&self, prompt: PathBuf, permission: &Permission) -> Invocation {
+        let mut invocation = self.unattended(prompt, permission);
+        invocation.arguments.push("--no-session-persistence".into());
+        invocation
+    }
+
+    /// A second look at work that is said to be done. It has no tool that edits, and may not skip
+    /// permissions whatever holds it.
+    pub fn verify(&self, prompt: PathBuf) -> Invocation {
+        const TOOLS: &str = "Bash,Read,Glob,Grep";
+        let allowed = TOOLS.split(',').map(str::to_owned).collect();
+        let mut invocation = self.unattended(prompt, &Permission::Tools(allowed));
+        // To allow is only to approve beforehand: what may not be used must not exist.
+        invocation.arguments.extend(["--tools".into(), TOOLS.into()]);
+        invocation.arguments.push("--no-session-persistence".into());
+        invocation
+    }
+
+    fn unattended(&self, prompt: PathBuf, permission: &Permission) -> Invocation {
+        let mut invocation = self.invocation();
+        invocation.arguments.extend(
+            [
+                "--print",
+                "--verbose",
+                "--output-format",
+                "stream-json",
+                "--include-partial-messages",
+            ]
+            .map(OsString::from),
+        );
+        match permission {
+            Permission::Everything => {
+                invocation.arguments.push("--dangerously-skip-permissions".into());
+            }
+            Permission::Tools(tools) => {
+                invocation.arguments.extend(["--allowed-tools".into(), tools.join(",").into()]);
+            }
+        }
+        if !self.background_tasks {
+            invocation.variables.push(("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", "1".into()));
+        }
+        invocation.stdin = Some(prompt);
+        invocation
+    }
+
+    fn invocation(&self) -> Invocation {
+        let mut arguments: Vec<OsString> =
+            vec!["--append-system-prompt-file".into(), self.system_prompt.clone().into()];
+        let mut variables =
+            vec![("PATH", self.path.clone()), ("RALPH_DB", self.database.clone().into_os_string())];
+        if let Some(model) = &self.model {
+            arguments.extend(["--model".into(), model.into()]);
+            variables.push(("RALPH_MODEL", model.into()));
+        }
+        if let Some(context) = &self.attempt {
+            variables.push(("RALPH_TASK_ID", context.task.clone().into()));
+            variables.push((ATTEMPT_VARIABLE, context.attempt.clone().into()));
+            variables.push(("RALPH_ITERATION", context.iteration.to_string().into()));
+        }
+        Invocation {
+            program: self.program.clone(),
+            arguments,
+            variables,
+            removed: NESTING.to_vec(),
+            stdin: None,
+            directory: self.directory.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session() -> Session {
+        Session {
+            program: "claude".into(),
+            directory: "/project".into(),
+            system_prompt: "/tmp/system.md".into(),
+            model: Some("opus".into()),
+            path: "/opt/ralph:/usr/bin".into(),
+            database: "/project/.ralph/progress.db".into(),
+            attempt: Some(AttemptContext {
+                task: "t-000001".into(),
+                attempt: "a-000001".into(),
+                iteration: 3,
+            }),
+            background_tasks: false,
+        }
+    }
+
+    fn shown(invocation: &Invocation) -> String {
+        let text = |text: &OsString| text.to_string_lossy().into_owned();
+        let mut lines = vec![format!(
+            "{} {}",
+            text(&invocation.program),
+            invocation.arguments.iter().map(text).collect::<Vec<_>>().join(" ")
+        )];
+        lines.extend(
+            invocation.variables.iter().map(|(name, value)| format!("{name}={}", text(value))),
+        );
+        lines.extend(invocation.removed.iter().map(|name| format!("unset {name}")));
+        lines.push(format!("in {}", invocation.directory.display()));
+        lines.extend(invocation.stdin.iter().map(|stdin| format!("< {}", stdin.display())));
+        lines.join("\n")
+    }
+
+    #[test]
+    fn an_interview_leaves_everything_to_the_person_and_opens_with_a_message() {
+        let session = Session { model: None, attempt: None, ..session() };
+        insta::assert_snapshot!(shown(&session.interview("-- start")), @"
+        claude --append-system-prompt-file /tmp/system.md -- -- start
+        PATH=/opt/ralph:/usr/bin
+        RALPH_DB=/project/.ralph/progress.db
+        unset CLAUDECODE
+        unset CLAUDE_CODE_ENTRYPOINT
+        unset CLAUDE_CODE_SSE_PORT
+        in /project
+        ");
+    }
+
+    #[test]
+    fn a_build_may_do_everything() {
+        let session = Session { attempt: None, ..session() };
+        insta::assert_snapshot!(shown(&session.build("/tmp/prompt.md".into())), @"
+        claude --append-system-prompt-file /tmp/system.md --model opus --print --verbose --output-format stream-json --include-partial-messages --dangerously-skip-permissions
+        PATH=/opt/ralph:/usr/bin
+        RALPH_DB=/project/.ralph/progress.db
+        RALPH_MODEL=opus
+        CLAUDE_CODE_DISABLE_BACKGROUND_TASKS=1
+        unset CLAUDECODE
+        unset CLAUDE_CODE_ENTRYPOINT
+        unset CLAUDE_CODE_SSE_PORT
+        in /project
+        < /tmp/prompt.md
+        ");
+    }
+
+    #[test]
+    fn work_outside_a_sandbox_may_use_the_named_tools() {
+        let permission = Permission::Tools(vec!["Bash".into(), "Read".into()]);
+        insta::assert_snapshot!(shown(&session().work("/tmp/prompt.md".into(), &permission)), @"
+        claude --append-system-prompt-file /tmp/system.md --model opus --print --verbose --output-format stream-json --include-partial-messages --allowed-tools Bash,Read --no-session-persistence
+        PATH=/opt/ralph:/usr/bin
+        RALPH_DB=/project/.ralph/progress.db
+        RALPH_MODEL=opus
+        RALPH_TASK_ID=t-000001
+        RALPH_ATTEMPT_ID=a-000001
+        RALPH_ITERATION=3
+        CLAUDE_CODE_DISABLE_BACKGROUND_TASKS=1
+        unset CLAUDECODE
+        unset CLAUDE_CODE_ENTRYPOINT
+        unset CLAUDE_CODE_SSE_PORT
+        in /project
+        < /tmp/prompt.md
+        ");
+    }
+
+    #[test]
+    fn a_verifier_has_no_tool_that_edits_and_never_skips_permissions() {
+        let invocation = session().verify("/tmp/prompt.md".into());
+        let arguments: Vec<_> =
+            invocation.arguments.iter().map(|it| it.to_string_lossy()).collect();
+        let arguments = arguments.join(" ");
+        assert!(
+            arguments.contains("--allowed-tools Bash,Read,Glob,Grep --tools Bash,Read,Glob,Grep")
+        );
+        assert!(!arguments.contains("skip-permissions"));
+    }
+
+    #[test]
+    fn background_tasks_are_off_unless_asked_for() {
+        let session = Session { background_tasks: true, ..session() };
+        let invocation = session.work("/tmp/prompt.md".into(), &Permission::Everything);
+        assert!(!invocation.variables.iter().any(|(name, _)| name.contains("BACKGROUND")));
+    }
+}

@@ -1,0 +1,235 @@
+//! One session from its start to its end: bytes in, events out, and what came of it.
+
+use std::io::Write;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::claude::Invocation;
+use super::facts::{Exit, Facts, Observer};
+use super::lines::Lines;
+use super::process::{Message, Process};
+use super::stream::Parser;
+use super::supervisor::{Order, end_marked};
+use super::watch::{Action, EndedBy, Limits, Watch};
+use crate::event::AgentEvent;
+
+/// How many pieces of output may wait. A child that writes faster than we read has to wait, too.
+const MAILBOX: usize = 64;
+/// How long the output may stay open after everything has ended.
+const DRAIN: Duration = Duration::from_secs(1);
+/// By this variable the processes of a session are known.
+const MARKER: &str = "RALPH_SESSION";
+
+/// Everything that can happen to a session, in one order.
+#[derive(Debug)]
+pub enum Input {
+    /// The child of the session with this number did something.
+    Child(u32, Message),
+    /// A person asks for something.
+    Request(Request),
+}
+
+/// What a person can ask of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request {
+    /// Stop, but clean up first.
+    Interrupt,
+    /// Stop at once.
+    Kill,
+}
+
+/// How a session went.
+#[derive(Debug)]
+pub struct Report {
+    /// What came of it.
+    pub facts: Facts,
+    /// Why it ended.
+    pub ended_by: EndedBy,
+    /// The end of what it said on stderr.
+    pub stderr: String,
+    /// How many lines were too long to be read.
+    pub long_lines: usize,
+    /// Whether the log is complete.
+    pub logged: bool,
+}
+
+/// Where everything arrives that can happen to a session.
+#[derive(Debug)]
+pub struct Mailbox {
+    sender: SyncSender<Input>,
+    receiver: Receiver<Input>,
+}
+
+impl Mailbox {
+    /// An empty mailbox.
+    pub fn new() -> Mailbox {
+        let (sender, receiver) = sync_channel(MAILBOX);
+        Mailbox { sender, receiver }
+    }
+
+    /// Where to put something into it.
+    pub fn sender(&self) -> SyncSender<Input> {
+        self.sender.clone()
+    }
+}
+
+impl Default for Mailbox {
+    fn default() -> Mailbox {
+        Mailbox::new()
+    }
+}
+
+/// Whoever wants to know what happens in a session.
+pub trait Listener {
+    /// This happened.
+    fn event(&mut self, event: &AgentEvent<'_>);
+
+    /// That is all for the moment.
+    fn caught_up(&mut self);
+}
+
+/// Runs a session to its end. Its raw output goes to `log`, its events to `listener`.
+pub fn converse(
+    invocation: &Invocation,
+    limits: Limits,
+    mailbox: &Mailbox,
+    log: &mut dyn Write,
+    listener: &mut dyn Listener,
+) -> Result<Report> {
+    let number = getrandom::u32().unwrap_or_default();
+    let marker = format!("{}-{number:08x}", std::process::id());
+    let mut invocation = invocation.clone();
+    invocation.variables.push((MARKER, marker.clone().into()));
+    let sender = mailbox.sender();
+    // Whoever no longer listens does not want to know.
+    let post = move |message| drop(sender.send(Input::Child(number, message)));
+    let process = Process::start(&invocation, post)?;
+    let session = Session {
+        process,
+        watch: Watch::new(limits, Instant::now()),
+        parser: Parser::new(),
+        observer: Observer::new(),
+        lines: Lines::default(),
+        long_lines: 0,
+        logged: true,
+        number,
+        marker,
+    };
+    Ok(session.run(&mailbox.receiver, log, listener))
+}
+
+struct Session {
+    process: Process,
+    watch: Watch,
+    parser: Parser,
+    observer: Observer,
+    lines: Lines,
+    long_lines: usize,
+    logged: bool,
+    number: u32,
+    marker: String,
+}
+
+impl Session {
+    fn run(
+        mut self,
+        inbox: &Receiver<Input>,
+        log: &mut dyn Write,
+        listener: &mut dyn Listener,
+    ) -> Report {
+        let mut exit = None;
+        let (mut output_open, mut errors_open) = (true, true);
+        let mut drain_until = None;
+        while exit.is_none() || output_open || errors_open {
+            let now = Instant::now();
+            if drain_until.is_some_and(|until| until <= now) {
+                // Something holds the output that can't be found, or can't be ended.
+                break;
+            }
+            // Here and not only when nothing comes: some agents never pause.
+            if exit.is_none() {
+                match self.watch.expire(now) {
+                    Some(Action::Order(order)) => self.process.order(order),
+                    Some(Action::Sweep) => self.sweep(),
+                    Some(Action::Leave) => break,
+                    None => {}
+                }
+            }
+            match self.next(inbox, drain_until) {
+                // Something of an earlier session was still there.
+                Some(Input::Child(number, _)) if number != self.number => {}
+                Some(Input::Child(_, Message::Output(bytes))) => self.read(&bytes, log, listener),
+                Some(Input::Child(_, Message::OutputClosed)) => {
+                    output_open = false;
+                    self.watch.closed(Instant::now());
+                }
+                Some(Input::Child(_, Message::ErrorsClosed)) => errors_open = false,
+                Some(Input::Child(_, Message::Ended(status))) => {
+                    exit = Some(status);
+                    // The supervisor may have been killed. If not, there is nothing left to end.
+                    self.sweep();
+                    drain_until = Some(Instant::now() + DRAIN);
+                }
+                Some(Input::Request(request)) => self.request(request),
+                None => {}
+            }
+        }
+        self.finish(exit, listener)
+    }
+
+    /// Ends the processes of this session, the supervisor among them.
+    fn sweep(&self) {
+        end_marked(MARKER, &self.marker);
+    }
+
+    /// The next input; none when it is time to look at the clock.
+    fn next(&self, inbox: &Receiver<Input>, drain_until: Option<Instant>) -> Option<Input> {
+        let deadline = drain_until.or_else(|| self.watch.deadline());
+        let Some(deadline) = deadline else { return inbox.recv().ok() };
+        inbox.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok()
+    }
+
+    fn read(&mut self, bytes: &[u8], log: &mut dyn Write, listener: &mut dyn Listener) {
+        // A session is worth more than its log.
+        self.logged &= log.write_all(bytes).is_ok();
+        let (parser, observer, watch) = (&mut self.parser, &mut self.observer, &mut self.watch);
+        let now = Instant::now();
+        self.long_lines += self.lines.push(bytes, &mut |line| {
+            parser.parse(line, &mut |event| {
+                watch.see(&event, now);
+                observer.observe(&event);
+                listener.event(&event);
+            });
+        });
+        listener.caught_up();
+    }
+
+    fn request(&mut self, request: Request) {
+        let order = match request {
+            Request::Interrupt => Order::Interrupt,
+            Request::Kill => Order::Kill,
+        };
+        self.watch.requested(order, Instant::now());
+        self.process.order(order);
+    }
+
+    fn finish(self, exit: Option<Exit>, listener: &mut dyn Listener) -> Report {
+        let (mut parser, mut observer) = (self.parser, self.observer);
+        self.lines.finish(&mut |line| {
+            parser.parse(line, &mut |event| {
+                observer.observe(&event);
+                listener.event(&event);
+            });
+        });
+        listener.caught_up();
+        Report {
+            facts: observer.into_facts(exit),
+            ended_by: self.watch.ended_by(),
+            stderr: self.process.stderr(),
+            long_lines: self.long_lines,
+            logged: self.logged,
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! What came of a session: what was said, what it cost, and what went wrong if something did. An exit
+//! status of zero is no success by itself; a success is a result that says so.
+
+use std::time::Duration;
+
+use crate::event::{AgentEvent, Finished, LimitStatus, Speaker};
+
+/// How much of an answer is kept: its end, where the verdict is.
+const MAX_ANSWER: usize = 1 << 20;
+
+/// What came of a session.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Facts {
+    /// All that the agent itself said, block by block; subagents and tools are not in it.
+    pub answer: String,
+    /// The last block of it, as the program reports it.
+    pub result: Option<String>,
+    /// Why it did not end well; none if it did.
+    pub trouble: Option<Trouble>,
+    /// Names the session.
+    pub session: Option<String>,
+    /// The model that spoke last.
+    pub model: Option<String>,
+    /// How long it took, by the program's own account.
+    pub duration: Duration,
+    /// What it has cost.
+    pub cost_usd: f64,
+    /// Tokens read, cached ones included.
+    pub input_tokens: u64,
+    /// Tokens written.
+    pub output_tokens: u64,
+    /// Turns taken.
+    pub turns: u32,
+    /// Tools that were not allowed.
+    pub denials: u32,
+    /// How the process ended.
+    pub exit: Option<Exit>,
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// With this status.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+/// Why a session did not end well.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trouble {
+    /// The account has used up what it may use.
+    UsageLimit {
+        /// Which window, in the words of the API: `five_hour`, `seven_day`, `seven_day_opus`, …
+        window: Option<String>,
+        /// When it begins anew, in seconds since 1970.
+        resets_at: Option<i64>,
+    },
+    /// Too many requests at a time.
+    RateLimited,
+    /// The API is overloaded.
+    Overloaded,
+    /// The API failed.
+    Server(u16),
+    /// The API could not be reached, or did not answer.
+    Connection,
+    /// The key is wrong, or may not do this.
+    Authentication,
+    /// There is no credit left.
+    NoCredit,
+    /// There is no such model, or not for this account.
+    ModelNotFound,
+    /// The prompt is longer than the model can read.
+    PromptTooLong,
+    /// The API did not accept the request for another reason.
+    InvalidRequest,
+    /// The limit on turns was reached.
+    MaxTurns,
+    /// The limit on cost was reached.
+    Budget,
+    /// It was stopped.
+    Aborted,
+    /// It ended with an error of another kind.
+    Error(String),
+    /// It ended without a result.
+    NoResult,
+}
+
+/// Puts the facts together, event by event.
+#[derive(Debug, Default)]
+pub struct Observer {
+    facts: Facts,
+    refusal: Option<(String, String, Option<u16>)>,
+    limit: Option<(Option<String>, Option<i64>)>,
+}
+
+impl Observer {
+    /// An observer of a new session.
+    pub fn new() -> Observer {
+        Observer {
+            facts: Facts { trouble: Some(Trouble::NoResult), ..Facts::default() },
+            ..Observer::default()
+        }
+    }
+
+    /// Takes an event into account.
+    pub fn observe(&mut self, event: &AgentEvent<'_>) {
+        match event {
+            AgentEvent::Started(started) => {
+                self.facts.session = Some(started.session.to_string());
+                self.facts.model = Some(started.model.to_string());
+            }
+            AgentEvent::Text { from: Speaker::Agent, text, model, .. } => {
+                self.say(text);
+                // The program's own words are marked with a name in angle brackets.
+                if !model.is_empty() && !model.starts_with('<') {
+                    self.facts.model = Some(model.to_string());
+                }
+            }
+            AgentEvent::Refused { kind, detail, status } => {
+                self.refusal = Some((kind.to_string(), detail.to_string(), *status));
+            }
+            AgentEvent::RateLimit(limit) => {
+                self.limit = match limit.status {
+                    LimitStatus::Rejected => {
+                        Some((limit.window.as_deref().map(str::to_owned), limit.resets_at))
+                    }
+                    LimitStatus::Allowed | LimitStatus::Warning => None,
+                };
+            }
+            AgentEvent::Finished(finished) => self.finish(finished),
+            AgentEvent::Text { from: Speaker::Subagent, .. }
+            | AgentEvent::TextDelta { .. }
+            | AgentEvent::ThinkingDelta { .. }
+            | AgentEvent::Thinking { .. }
+            | AgentEvent::ToolCall { .. }
+            | AgentEvent::ToolResult { .. }
+            | AgentEvent::Denied { .. }
+            | AgentEvent::Retrying { .. }
+            | AgentEvent::Notice { .. }
+            | AgentEvent::Alive
+            | AgentEvent::Unknown { .. } => {}
+        }
+    }
+
+    /// The facts, now that the process has ended.
+    pub fn into_facts(mut self, exit: Option<Exit>) -> Facts {
+        self.facts.exit = exit;
+        self.facts
+    }
+
+    fn say(&mut self, text: &str) {
+        let answer = &mut self.facts.answer;
+        if !answer.is_empty() {
+            answer.push_str("\n\n");
+        }
+        answer.push_str(text);
+        if answer.len() > 2 * MAX_ANSWER {
+            let mut cut = answer.len() - MAX_ANSWER;
+            while !answer.is_char_boundary(cut) {
+                cut += 1;
+            }
+            answer.drain(..cut);
+            answer.shrink_to(2 * MAX_ANSWER);
+        }
+    }
+
+    /// A session may have several results; the last one counts, and what they count adds up, but for
+    /// the cost, which the program adds up itself.
+    fn finish(&mut self, finished: &Finished<'_>) {
+        let trouble = (!finished.success).then(|| self.trouble_of(finished));
+        let facts = &mut self.facts;
+        facts.trouble = trouble;
+        facts.result = finished.text.as_deref().map(str::to_owned);
+        facts.duration += finished.duration;
+        facts.turns = facts.turns.saturating_add(finished.turns);
+        facts.denials = facts.denials.saturating_add(finished.denials);
+        facts.input_tokens = facts.input_tokens.saturating_add(finished.input_tokens);
+        facts.output_tokens = facts.output_tokens.saturating_add(finished.output_tokens);
+        facts.cost_usd = facts.cost_usd.max(finished.cost_usd);
+        self.refusal = None;
+    }
+
+    fn trouble_of(&self, finished: &Finished<'_>) -> Trouble {
+        let text = finished.text.as_deref().unwrap_or_default();
+        let terminal_reason = finished.terminal_reason.as_deref().unwrap_or_default();
+        let (kind, detail, status) = match &self.refusal {
+            Some((kind, detail, status)) => (kind.as_str(), detail.as_str(), *status),
+            None => ("", "", None),
+        };
+        match (&*finished.subtype, terminal_reason) {
+            ("error_max_turns", _) => return Trouble::MaxTurns,
+            ("error_max_budget_usd", _) => return Trouble::Budget,
+            (_, "aborted_streaming" | "aborted_tools") => return Trouble::Aborted,
+            (_, "prompt_too_long") => return Trouble::PromptTooLong,
+            _ => {}
+        }
+        if detail == "usage_limit_reached" || is_usage_limit(text) {
+            let (window, resets_at) = self.limit.clone().unwrap_or_default();
+            return Trouble::UsageLimit { window, resets_at: resets_at.or(epoch_in(text)) };
+        }
+        match (kind, status.or(finished.api_status)) {
+            ("billing_error", _) => Trouble::NoCredit,
+            ("authentication_failed", _) | (_, Some(401 | 403)) => Trouble::Authentication,
+            ("model_not_found", _) => Trouble::ModelNotFound,
+            ("overloaded", _) | (_, Some(529)) => Trouble::Overloaded,
+            ("rate_limit", _) | (_, Some(429)) => Trouble::RateLimited,
+            (_, Some(status)) if status >= 500 => Trouble::Server(status),
+            ("invalid_request", _) | (_, Some(_)) => Trouble::InvalidRequest,
+            ("server_error", None) => Trouble::Connection,
+            _ => Trouble::Error(describe(finished, text)),
+        }
+    }
+}
+
+fn is_usage_limit(text: &str) -> bool {
+    text.contains("usage limit reached")
+        || (text.starts_with("You've hit your ") && text.contains(" limit"))
+}
+
+/// The time in `Claude AI usage limit reached|1794798343`, as older programs say it.
+fn epoch_in(text: &str) -> Option<i64> {
+    let (_, time) = text.split_once("limit reached|")?;
+    let digits: String = time.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().ok().filter(|seconds| (1..100_000_000_000).contains(seconds))
+}
+
+fn describe(finished: &Finished<'_>, text: &str) -> String {
+    let first = finished.errors.first().map_or(text, |error| error);
+    if first.is_empty() { finished.subtype.to_string() } else { first.to_owned() }
+}

@@ -1,0 +1,254 @@
+//! Turns a line of a session's output into events. Nothing a child can print is an error here: what is
+//! not understood is unknown, and what is no JSON object is nothing.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+
+use super::wire::{Block, Event, Line, Message, RateLimitInfo};
+use crate::event::{AgentEvent, Finished, LimitStatus, RateLimit, Speaker, Started};
+use crate::lenient::Number;
+
+/// Reads the lines of one session, in order.
+#[derive(Debug, Default)]
+pub struct Parser {
+    agent: Pieces,
+    subagent: Pieces,
+}
+
+/// How much of the block that is being written has been seen in pieces.
+#[derive(Debug, Default)]
+struct Pieces {
+    message: String,
+    text: usize,
+    thinking: usize,
+}
+
+impl Parser {
+    /// A parser for a new session.
+    pub fn new() -> Parser {
+        Parser::default()
+    }
+
+    /// Hands the events of a line to `emit`; false if it is not a line of the stream.
+    pub fn parse(&mut self, line: &[u8], emit: &mut dyn FnMut(AgentEvent<'_>)) -> bool {
+        let line = line.trim_ascii();
+        if !line.starts_with(b"{") {
+            return false;
+        }
+        // A broken character is no reason to lose a verdict; and one check of the whole line is
+        // cheaper than one of each text in it.
+        let line = String::from_utf8_lossy(line);
+        serde_json::from_str(&line).map(|line| self.dispatch(line, emit)).is_ok()
+    }
+
+    fn dispatch<'a>(&mut self, line: Line<'a>, emit: &mut dyn FnMut(AgentEvent<'_>)) {
+        let from = match line.parent_tool_use_id.0 {
+            None => Speaker::Agent,
+            Some(_) => Speaker::Subagent,
+        };
+        match line.kind.as_str() {
+            "assistant" => {
+                if let (Some(kind), Speaker::Agent) = (line.error.0, from) {
+                    let status = status(line.api_error_status);
+                    emit(AgentEvent::Refused { kind, detail: line.api_error.or_empty(), status });
+                }
+                self.assistant(line.message.0.unwrap_or_default(), from, emit);
+            }
+            "user" => user(line.message.0.unwrap_or_default(), from, emit),
+            "stream_event" => {
+                self.piece(
+                    line.event.0.unwrap_or_default(),
+                    line.api_message_id.as_str(),
+                    from,
+                    emit,
+                );
+            }
+            "result" => emit(AgentEvent::Finished(Box::new(finished(line)))),
+            "rate_limit_event" => {
+                emit(AgentEvent::RateLimit(rate_limit(line.rate_limit_info.0.unwrap_or_default())));
+            }
+            "system" => emit(system(line)),
+            "control_response" => emit(AgentEvent::Alive),
+            _ => emit(AgentEvent::Unknown { kind: line.kind.or_empty() }),
+        }
+    }
+
+    fn pieces(&mut self, from: Speaker) -> &mut Pieces {
+        match from {
+            Speaker::Agent => &mut self.agent,
+            Speaker::Subagent => &mut self.subagent,
+        }
+    }
+
+    fn piece(
+        &mut self,
+        event: Event<'_>,
+        message: &str,
+        from: Speaker,
+        emit: &mut dyn FnMut(AgentEvent<'_>),
+    ) {
+        let pieces = self.pieces(from);
+        if pieces.message != message {
+            *pieces = Pieces { message: message.to_owned(), ..Pieces::default() };
+        }
+        let delta = event.delta.0.unwrap_or_default();
+        match delta.kind.as_str() {
+            "text_delta" => {
+                let text = delta.text.or_empty();
+                pieces.text += text.len();
+                emit(AgentEvent::TextDelta { from, text });
+            }
+            "thinking_delta" => {
+                let text = delta.thinking.or_empty();
+                pieces.thinking += text.len();
+                emit(AgentEvent::ThinkingDelta { from, text });
+            }
+            _ => emit(AgentEvent::Alive),
+        }
+    }
+
+    fn assistant(
+        &mut self,
+        message: Message<'_>,
+        from: Speaker,
+        emit: &mut dyn FnMut(AgentEvent<'_>),
+    ) {
+        let pieces = self.pieces(from);
+        let (mut text_seen, mut thinking_seen) = (0, 0);
+        if pieces.message == message.id.as_str() {
+            text_seen = std::mem::take(&mut pieces.text);
+            thinking_seen = std::mem::take(&mut pieces.thinking);
+        }
+        let model = message.model.or_empty();
+        for block in message.content.0 {
+            match block.kind.as_str() {
+                "text" => {
+                    let text = block.text.or_empty();
+                    let seen = seen_of(&text, &mut text_seen);
+                    emit(AgentEvent::Text { from, text, seen, model: Cow::Borrowed(&model) });
+                }
+                "thinking" => {
+                    let text = block.thinking.or_empty();
+                    let seen = seen_of(&text, &mut thinking_seen);
+                    emit(AgentEvent::Thinking { from, text, seen });
+                }
+                "tool_use" | "server_tool_use" | "mcp_tool_use" => emit(AgentEvent::ToolCall {
+                    from,
+                    id: block.id.or_empty(),
+                    name: block.name.or_empty(),
+                    input: block.input.map_or("{}", RawValue::get).into(),
+                }),
+                _ => emit(AgentEvent::Unknown { kind: block.kind.or_empty() }),
+            }
+        }
+    }
+}
+
+/// How much of a whole block came in pieces before. What is left goes to the next block.
+fn seen_of(text: &str, pieces: &mut usize) -> usize {
+    let mut seen = (*pieces).min(text.len());
+    *pieces -= seen;
+    while !text.is_char_boundary(seen) {
+        seen -= 1;
+    }
+    seen
+}
+
+fn user(message: Message<'_>, from: Speaker, emit: &mut dyn FnMut(AgentEvent<'_>)) {
+    let mut told = false;
+    for block in message.content.0 {
+        if block.kind.as_str() == "tool_result" {
+            let error = block.is_error.0.then(|| join(block.content.0));
+            emit(AgentEvent::ToolResult { from, id: block.tool_use_id.or_empty(), error });
+            told = true;
+        }
+    }
+    if !told {
+        emit(AgentEvent::Alive);
+    }
+}
+
+/// The texts among these blocks, a line each.
+fn join<'a>(mut blocks: Vec<Block<'a>>) -> Cow<'a, str> {
+    match blocks.len() {
+        0 => Cow::Borrowed(""),
+        1 => blocks.remove(0).text.or_empty(),
+        _ => {
+            let texts: Vec<&str> = blocks.iter().map(|block| block.text.as_str()).collect();
+            Cow::Owned(texts.join("\n"))
+        }
+    }
+}
+
+fn system(line: Line<'_>) -> AgentEvent<'_> {
+    match line.subtype.as_str() {
+        "init" => AgentEvent::Started(Started {
+            session: line.session_id.or_empty(),
+            model: line.model.or_empty(),
+            version: line.claude_code_version.or_empty(),
+        }),
+        "api_retry" => AgentEvent::Retrying {
+            attempt: line.attempt.count() as u32,
+            max: line.max_retries.count() as u32,
+            delay: Duration::from_millis(line.retry_delay_ms.count()),
+            status: status(line.error_status),
+        },
+        "permission_denied" => AgentEvent::Denied { tool: line.tool_name.or_empty() },
+        "informational" | "model_fallback" => AgentEvent::Notice { text: line.content.or_empty() },
+        "notification" => AgentEvent::Notice { text: line.text.or_empty() },
+        "status"
+        | "thinking_tokens"
+        | "task_started"
+        | "task_progress"
+        | "task_updated"
+        | "task_notification"
+        | "background_tasks_changed"
+        | "hook_started"
+        | "hook_response"
+        | "ui_invalidate"
+        | "model_refusal_no_fallback" => AgentEvent::Alive,
+        subtype => AgentEvent::Unknown { kind: format!("system/{subtype}").into() },
+    }
+}
+
+fn rate_limit(info: RateLimitInfo<'_>) -> RateLimit<'_> {
+    let status = match info.status.as_str() {
+        "rejected" => LimitStatus::Rejected,
+        "allowed_warning" => LimitStatus::Warning,
+        _ => LimitStatus::Allowed,
+    };
+    let resets_at = info.resets_at.0.filter(|seconds| *seconds > 0.0 && *seconds < 1e11);
+    RateLimit { status, window: info.window.0, resets_at: resets_at.map(|seconds| seconds as i64) }
+}
+
+fn finished(line: Line<'_>) -> Finished<'_> {
+    let usage = line.usage.0.unwrap_or_default();
+    Finished {
+        success: line.subtype.as_str() == "success" && !line.is_error.0,
+        subtype: line.subtype.or_empty(),
+        terminal_reason: line.terminal_reason.0,
+        text: line.result.0,
+        errors: line.errors.0.into_iter().filter_map(|error| error.0).collect(),
+        api_status: status(line.api_error_status),
+        denials: line.permission_denials.0.len() as u32,
+        duration: Duration::from_millis(line.duration_ms.count()),
+        cost_usd: line
+            .total_cost_usd
+            .0
+            .filter(|cost| cost.is_finite() && *cost > 0.0)
+            .unwrap_or(0.0),
+        turns: line.num_turns.count() as u32,
+        input_tokens: usage
+            .input_tokens
+            .count()
+            .saturating_add(usage.cache_creation_input_tokens.count())
+            .saturating_add(usage.cache_read_input_tokens.count()),
+        output_tokens: usage.output_tokens.count(),
+    }
+}
+
+fn status(number: Number) -> Option<u16> {
+    number.0.filter(|status| (100.0..1000.0).contains(status)).map(|status| status as u16)
+}

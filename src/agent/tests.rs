@@ -1,0 +1,294 @@
+//! The parser and the facts on what the real program has printed, and on nonsense.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::PathBuf;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::event::{AgentEvent, Speaker};
+
+fn fixture(name: &str) -> Vec<u8> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/stream");
+    fs::read(path.join(format!("{name}.ndjson"))).unwrap()
+}
+
+fn fixtures() -> Vec<String> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/stream");
+    let mut names: Vec<String> = fs::read_dir(path)
+        .unwrap()
+        .map(|entry| entry.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+fn facts(name: &str) -> Facts {
+    let (mut parser, mut observer) = (Parser::new(), Observer::new());
+    for line in fixture(name).split(|&byte| byte == b'\n') {
+        parser.parse(line, &mut |event| observer.observe(&event));
+    }
+    observer.into_facts(Some(Exit::Code(0)))
+}
+
+/// A line for each event that a person would be shown.
+fn story(name: &str) -> String {
+    let mut parser = Parser::new();
+    let mut story = String::new();
+    for line in fixture(name).split(|&byte| byte == b'\n') {
+        parser.parse(line, &mut |event| {
+            let who = |from: Speaker| if from == Speaker::Subagent { "sub " } else { "" };
+            let _ = match event {
+                AgentEvent::Started(started) => writeln!(story, "started {}", started.model),
+                AgentEvent::TextDelta { from, text } => {
+                    writeln!(story, "{}text+ {text:?}", who(from))
+                }
+                AgentEvent::Text { from, text, seen, .. } => {
+                    writeln!(story, "{}text {text:?} seen {seen}", who(from))
+                }
+                AgentEvent::ThinkingDelta { from, text } => {
+                    writeln!(story, "{}thinking+ {text:?}", who(from))
+                }
+                AgentEvent::Thinking { from, text, seen } => {
+                    writeln!(story, "{}thinking {text:?} seen {seen}", who(from))
+                }
+                AgentEvent::ToolCall { from, name, input, .. } => {
+                    writeln!(story, "{}tool {name} {input}", who(from))
+                }
+                AgentEvent::ToolResult { from, error, .. } => {
+                    writeln!(story, "{}tool ended, error {error:?}", who(from))
+                }
+                AgentEvent::Finished(finished) => {
+                    writeln!(story, "finished {} {:?}", finished.subtype, finished.text)
+                }
+                AgentEvent::Alive => Ok(()),
+                other => writeln!(story, "{other:?}"),
+            };
+        });
+    }
+    story
+}
+
+#[test]
+fn every_event_the_real_program_prints_is_known() {
+    for name in fixtures() {
+        let mut parser = Parser::new();
+        for line in fixture(&name).split(|&byte| byte == b'\n') {
+            let mut unknown = None;
+            let parsed = parser.parse(line, &mut |event| {
+                if let AgentEvent::Unknown { kind } = event {
+                    unknown = Some(kind.into_owned());
+                }
+            });
+            assert_eq!(unknown, None, "{name}");
+            assert_eq!(parsed, line.starts_with(b"{"), "{name}: {}", String::from_utf8_lossy(line));
+        }
+    }
+}
+
+#[test]
+fn a_session_with_partial_messages_is_told_once() {
+    insta::assert_snapshot!(story("b"), @r#"
+    started claude-opus-5-5
+    thinking+ "The user wants Y. I will"
+    thinking+ " run a command and write"
+    thinking+ " a file."
+    thinking "The user wants Y. I will run a command and write a file." seen 56
+    text+ "I'll start by running a "
+    text+ "command."
+    text "I'll start by running a command." seen 32
+    tool Bash {"command":"echo hello-from-bash; pwd","description":"Say hello"}
+    tool ended, error None
+    text+ "Now I write a file."
+    text "Now I write a file." seen 19
+    tool Write {"file_path":"/home/dev/my-project/out.txt","content":"line one\nline two\n"}
+    tool ended, error None
+    tool Read {"file_path":"/home/dev/my-project/out.txt"}
+    tool ended, error None
+    text+ "All done.\n\n<task-done>t-"
+    text+ "abc</task-done>"
+    text "All done.\n\n<task-done>t-abc</task-done>" seen 39
+    finished success Some("All done.\n\n<task-done>t-abc</task-done>")
+    "#);
+}
+
+#[test]
+fn a_subagent_is_marked_and_its_words_are_not_the_answer() {
+    insta::assert_snapshot!(story("subagent_fwd"), @r#"
+    started claude-opus-5-5
+    tool Agent {"description":"sub","prompt":"SUBPROMPT do it","subagent_type":"general-purpose","run_in_background":false}
+    sub tool Bash {"command":"echo from-subagent","description":"run"}
+    sub tool ended, error None
+    sub text "subagent says <task-done>t-sub</task-done>" seen 0
+    tool ended, error None
+    text "main done <task-done>t-main</task-done>" seen 0
+    finished success Some("main done <task-done>t-main</task-done>")
+    "#);
+    for name in ["subagent", "subagent_fwd"] {
+        assert_eq!(facts(name).answer, "main done <task-done>t-main</task-done>");
+    }
+}
+
+#[test]
+fn every_kind_of_trouble_is_recognised() {
+    let limit = |window: &str, resets_at| Trouble::UsageLimit {
+        window: Some(window.to_owned()),
+        resets_at: Some(resets_at),
+    };
+    for (name, expected) in [
+        ("a", None),
+        ("b", None),
+        ("c_max_turns", Some(Trouble::MaxTurns)),
+        ("c_max_budget", Some(Trouble::Budget)),
+        ("c_refusal", Some(Trouble::InvalidRequest)),
+        ("err_400", Some(Trouble::PromptTooLong)),
+        ("err_400_credit", Some(Trouble::NoCredit)),
+        ("err_401", Some(Trouble::NoResult)),
+        ("err_403", Some(Trouble::Authentication)),
+        ("err_404", Some(Trouble::ModelNotFound)),
+        ("err_413", Some(Trouble::InvalidRequest)),
+        ("err_429", Some(Trouble::RateLimited)),
+        ("err_429_retry_after_3600", Some(Trouble::RateLimited)),
+        ("err_429_retry_after_5", None),
+        ("err_500", Some(Trouble::Server(500))),
+        ("err_529", Some(Trouble::Overloaded)),
+        ("err_529_then_ok", None),
+        ("err_drop_retries1", Some(Trouble::Connection)),
+        ("err_hang_timeout4s_retries1", Some(Trouble::Connection)),
+        ("err_refused", Some(Trouble::Connection)),
+        ("err_hang", Some(Trouble::NoResult)),
+        ("f_sigint_api_hang", Some(Trouble::Aborted)),
+        ("f_sigint_tool", Some(Trouble::NoResult)),
+        ("limit_allowed", None),
+        ("limit_warning", None),
+        ("limit_rejected_5h", Some(limit("five_hour", 1_794_798_343))),
+        ("limit_rejected_7d", Some(limit("seven_day", 1_795_131_909))),
+        ("limit_rejected_midrun", Some(limit("five_hour", 1_794_798_343))),
+        ("limit_rejected_5h_apikey", Some(Trouble::RateLimited)),
+    ] {
+        assert_eq!(facts(name).trouble, expected, "{name}");
+    }
+}
+
+#[test]
+fn the_facts_of_a_session_are_those_of_its_result() {
+    let facts = facts("a");
+    assert_eq!(facts.session.as_deref(), Some("2d4b1365-e7e8-439c-aef4-36c518e6f127"));
+    assert_eq!(facts.model.as_deref(), Some("claude-opus-5-5"));
+    assert_eq!((facts.turns, facts.denials), (4, 0));
+    assert_eq!((facts.input_tokens, facts.output_tokens), (2400, 117));
+    assert!((facts.cost_usd - 0.00852).abs() < 1e-9);
+    assert_eq!(self::facts("c_denied").denials, 2);
+}
+
+#[test]
+fn a_sigil_in_an_earlier_block_is_in_the_answer_though_not_in_the_result() {
+    let facts = facts("c_sigil_mid");
+    assert!(facts.answer.contains("<task-done>"), "{}", facts.answer);
+    assert_eq!(facts.result.as_deref(), Some("Closing remark only."));
+}
+
+#[test]
+fn the_second_result_of_a_session_counts_and_its_cost_is_not_added_twice() {
+    let facts = facts("bg_8s");
+    assert_eq!(facts.result.as_deref(), Some("final answer 2"));
+    assert_eq!(facts.turns, 3);
+}
+
+#[test]
+fn what_is_no_json_object_is_nothing() {
+    let mut parser = Parser::new();
+    for line in
+        ["", " ", "Warning: no stdin", "[1]", "{", "{\"type\":", "null", "{\"a\":1}}", "\0{}"]
+    {
+        let mut events = 0;
+        assert!(!parser.parse(line.as_bytes(), &mut |_| events += 1), "{line:?}");
+        assert_eq!(events, 0);
+    }
+}
+
+#[test]
+fn json_that_is_nested_without_end_is_nothing_and_takes_no_stack() {
+    let mut parser = Parser::new();
+    for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
+        let inner = format!("{}1{}", open.repeat(1_000_000), close.repeat(1_000_000));
+        for line in [
+            format!("{{\"type\":\"x\",\"y\":{inner}}}"),
+            format!("{{\"type\":\"assistant\",\"message\":{{\"content\":{inner}}}}}"),
+            format!(
+                "{{\"type\":\"assistant\",\"message\":{{\"content\":[{{\"type\":\"tool_use\",\"input\":{inner}}}]}}}}"
+            ),
+        ] {
+            parser.parse(line.as_bytes(), &mut |_| ());
+        }
+    }
+}
+
+#[test]
+fn a_broken_character_does_not_cost_the_line() {
+    let mut text = String::new();
+    let line = b"{\"type\":\"assistant\",\"message\":{\"content\":[{\"type\":\"text\",\"text\":\"a\xffb\"}]}}";
+    let parsed = Parser::new().parse(line, &mut |event| {
+        if let AgentEvent::Text { text: said, .. } = event {
+            text = said.into_owned();
+        }
+    });
+    assert!(parsed);
+    assert_eq!(text, "a\u{fffd}b");
+}
+
+#[test]
+fn an_answer_without_end_is_kept_from_its_end() {
+    let mut observer = Observer::new();
+    let text = "é".repeat(100_000);
+    for _ in 0..50 {
+        observer.observe(&AgentEvent::Text {
+            from: Speaker::Agent,
+            text: text.as_str().into(),
+            seen: 0,
+            model: "".into(),
+        });
+    }
+    let last = AgentEvent::Text {
+        from: Speaker::Agent,
+        text: "<task-done>t-1</task-done>".into(),
+        seen: 0,
+        model: "".into(),
+    };
+    observer.observe(&last);
+    let facts = observer.into_facts(None);
+    assert!(facts.answer.len() < 3 << 20);
+    assert!(facts.answer.ends_with("<task-done>t-1</task-done>"));
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_it_panic(lines in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..80), 0..8)) {
+        let (mut parser, mut observer) = (Parser::new(), Observer::new());
+        for line in lines {
+            parser.parse(&line, &mut |event| observer.observe(&event));
+        }
+    }
+
+    #[test]
+    fn a_real_line_that_is_damaged_does_not_make_it_panic(
+        which in any::<prop::sample::Index>(),
+        at in any::<prop::sample::Index>(),
+        byte in any::<u8>(),
+        cut in any::<bool>(),
+    ) {
+        let stream = fixture("b");
+        let lines: Vec<&[u8]> = stream.split(|&byte| byte == b'\n').collect();
+        let mut line = which.get(&lines).to_vec();
+        if !line.is_empty() {
+            let at = at.index(line.len());
+            line[at] = byte;
+            if cut {
+                line.truncate(at);
+            }
+        }
+        let (mut parser, mut observer) = (Parser::new(), Observer::new());
+        parser.parse(&line, &mut |event| observer.observe(&event));
+    }
+}

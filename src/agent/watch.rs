@@ -1,0 +1,251 @@
+//! Decides when a session has had its time. The time is handed in, so this is all there is to test.
+
+use std::time::{Duration, Instant};
+
+use super::supervisor::Order;
+use crate::event::AgentEvent;
+
+/// How long an agent that was told to end has to do so.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What a session may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// How long it may show no sign of life; none is for ever.
+    pub silence: Option<Duration>,
+    /// How long the process may stay after its result.
+    pub exit_grace: Duration,
+    /// When it must be over, whatever it does.
+    pub deadline: Option<Instant>,
+}
+
+/// Why a session ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndedBy {
+    /// The process ended by itself.
+    Itself,
+    /// There was no sign of life for too long.
+    Silence,
+    /// The process stayed after its result, or after it had closed its output.
+    Lingering,
+    /// Its time was over.
+    Deadline,
+    /// A person asked it to.
+    Request,
+}
+
+/// Watches over one session.
+#[derive(Debug)]
+pub(super) struct Watch {
+    limits: Limits,
+    last_sign: Instant,
+    /// When it had nothing more to say: a result came, or the output was closed.
+    settled_at: Option<Instant>,
+    ending: Ending,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    No,
+    Asked { why: EndedBy, kill_at: Instant },
+    Killed { why: EndedBy, sweep_at: Instant },
+    Swept { why: EndedBy, leave_at: Instant },
+}
+
+/// What is to be done with a session whose time is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Action {
+    /// Tell the supervisor.
+    Order(Order),
+    /// End everything without it: it does not do what it is told.
+    Sweep,
+    /// Wait no longer: something can't be ended.
+    Leave,
+}
+
+impl Watch {
+    pub(super) fn new(limits: Limits, now: Instant) -> Watch {
+        Watch { limits, last_sign: now, settled_at: None, ending: Ending::No }
+    }
+
+    /// The agent said something.
+    pub(super) fn see(&mut self, event: &AgentEvent<'_>, now: Instant) {
+        self.last_sign = now;
+        // Whoever goes on after a result has not had its last word.
+        self.settled_at = matches!(event, AgentEvent::Finished(_)).then_some(now);
+    }
+
+    /// The agent has closed its output.
+    pub(super) fn closed(&mut self, now: Instant) {
+        self.settled_at = self.settled_at.or(Some(now));
+    }
+
+    /// A person asks for an end: an interrupt lets the agent finish in its own time.
+    pub(super) fn requested(&mut self, order: Order, now: Instant) {
+        let why = EndedBy::Request;
+        self.ending = match order {
+            Order::Interrupt => match self.ending {
+                Ending::No => Ending::Asked { why, kill_at: now + self.limits.exit_grace },
+                other => other,
+            },
+            Order::Terminate => Ending::Asked { why, kill_at: now + GRACE },
+            Order::Kill => Ending::Killed { why, sweep_at: now + GRACE },
+        };
+    }
+
+    /// When to look again.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        match self.ending {
+            Ending::No => self.next_limit().map(|(at, _)| at),
+            Ending::Asked { kill_at, .. } => Some(kill_at),
+            Ending::Killed { sweep_at, .. } => Some(sweep_at),
+            Ending::Swept { leave_at, .. } => Some(leave_at),
+        }
+    }
+
+    /// What is to be done now, if anything.
+    pub(super) fn expire(&mut self, now: Instant) -> Option<Action> {
+        match self.ending {
+            Ending::No => {
+                let (_, why) = self.next_limit().filter(|&(at, _)| at <= now)?;
+                self.ending = Ending::Asked { why, kill_at: now + GRACE };
+                Some(Action::Order(Order::Terminate))
+            }
+            Ending::Asked { why, kill_at } if kill_at <= now => {
+                self.ending = Ending::Killed { why, sweep_at: now + GRACE };
+                Some(Action::Order(Order::Kill))
+            }
+            Ending::Killed { why, sweep_at } if sweep_at <= now => {
+                self.ending = Ending::Swept { why, leave_at: now + GRACE };
+                Some(Action::Sweep)
+            }
+            Ending::Swept { leave_at, .. } if leave_at <= now => Some(Action::Leave),
+            Ending::Asked { .. } | Ending::Killed { .. } | Ending::Swept { .. } => None,
+        }
+    }
+
+    /// Why the session ended, now that it has.
+    pub(super) fn ended_by(&self) -> EndedBy {
+        match self.ending {
+            Ending::No => EndedBy::Itself,
+            Ending::Asked { why, .. } | Ending::Killed { why, .. } | Ending::Swept { why, .. } => {
+                why
+            }
+        }
+    }
+
+    /// The first limit that will be reached.
+    fn next_limit(&self) -> Option<(Instant, EndedBy)> {
+        let patience = match self.settled_at {
+            Some(settled) => Some((settled + self.limits.exit_grace, EndedBy::Lingering)),
+            None => self.limits.silence.map(|it| (self.last_sign + it, EndedBy::Silence)),
+        };
+        let deadline = self.limits.deadline.map(|it| (it, EndedBy::Deadline));
+        patience.into_iter().chain(deadline).min_by_key(|&(at, _)| at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Finished;
+
+    fn finished() -> AgentEvent<'static> {
+        AgentEvent::Finished(Box::new(Finished {
+            success: true,
+            subtype: "success".into(),
+            terminal_reason: None,
+            text: None,
+            errors: vec![],
+            api_status: None,
+            denials: 0,
+            duration: Duration::ZERO,
+            cost_usd: 0.0,
+            turns: 0,
+            input_tokens: 0,
+            output_tokens: 0,
+        }))
+    }
+
+    fn after(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn watch(deadline: Option<u64>) -> (Watch, Instant) {
+        let start = Instant::now();
+        let limits = Limits {
+            silence: Some(after(100)),
+            exit_grace: after(10),
+            deadline: deadline.map(|seconds| start + after(seconds)),
+        };
+        (Watch::new(limits, start), start)
+    }
+
+    #[test]
+    fn silence_ends_a_session_first_gently_then_for_good() {
+        let (mut watch, start) = watch(None);
+        watch.see(&AgentEvent::Alive, start + after(50));
+        assert_eq!(watch.expire(start + after(149)), None);
+        assert_eq!(watch.deadline(), Some(start + after(150)));
+        assert_eq!(watch.expire(start + after(150)), Some(Action::Order(Order::Terminate)));
+        assert_eq!(watch.expire(start + after(154)), None);
+        assert_eq!(watch.expire(start + after(155)), Some(Action::Order(Order::Kill)));
+        assert_eq!(watch.expire(start + after(160)), Some(Action::Sweep));
+        assert_eq!(watch.expire(start + after(164)), None);
+        assert_eq!(watch.deadline(), Some(start + after(165)), "no wait is without end");
+        assert_eq!(watch.expire(start + after(165)), Some(Action::Leave));
+        assert_eq!(watch.ended_by(), EndedBy::Silence);
+    }
+
+    #[test]
+    fn who_stays_after_the_result_is_ended_soon() {
+        let (mut watch, start) = watch(None);
+        watch.see(&finished(), start);
+        assert_eq!(watch.expire(start + after(10)), Some(Action::Order(Order::Terminate)));
+        assert_eq!(watch.ended_by(), EndedBy::Lingering);
+    }
+
+    #[test]
+    fn who_goes_on_after_the_result_is_not() {
+        let (mut watch, start) = watch(None);
+        watch.see(&finished(), start);
+        watch.see(&AgentEvent::Alive, start + after(5));
+        assert_eq!(watch.expire(start + after(50)), None);
+        watch.see(&finished(), start + after(60));
+        assert_eq!(watch.expire(start + after(70)), Some(Action::Order(Order::Terminate)));
+    }
+
+    #[test]
+    fn who_closes_the_output_and_stays_is_ended_soon() {
+        let (mut watch, start) = watch(None);
+        watch.closed(start + after(1));
+        assert_eq!(watch.expire(start + after(11)), Some(Action::Order(Order::Terminate)));
+        assert_eq!(watch.ended_by(), EndedBy::Lingering);
+    }
+
+    #[test]
+    fn the_deadline_holds_for_the_busiest() {
+        let (mut watch, start) = watch(Some(30));
+        watch.see(&AgentEvent::Alive, start + after(29));
+        assert_eq!(watch.expire(start + after(30)), Some(Action::Order(Order::Terminate)));
+        assert_eq!(watch.ended_by(), EndedBy::Deadline);
+    }
+
+    #[test]
+    fn a_request_comes_before_any_limit() {
+        let (mut watch, start) = watch(None);
+        watch.requested(Order::Interrupt, start);
+        assert_eq!(watch.expire(start + after(9)), None);
+        assert_eq!(watch.expire(start + after(10)), Some(Action::Order(Order::Kill)));
+        assert_eq!(watch.ended_by(), EndedBy::Request);
+    }
+
+    #[test]
+    fn without_a_limit_silence_lasts_for_ever() {
+        let start = Instant::now();
+        let limits = Limits { silence: None, exit_grace: after(10), deadline: None };
+        let mut watch = Watch::new(limits, start);
+        assert_eq!(watch.deadline(), None);
+        assert_eq!(watch.expire(start + after(1_000_000)), None);
+    }
+}

@@ -1,0 +1,128 @@
+//! Sessions as a table, and the way to the log of one.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use owo_colors::Style;
+
+use super::line::Line;
+use super::show::outcome;
+use super::table;
+use super::terminal::Terminal;
+use super::text::printable;
+use super::when::lasted;
+use crate::dag::Attempt;
+use crate::time::Timestamp;
+
+/// Writes a line for each of `attempts` below a heading.
+pub fn list(
+    out: &mut dyn Write,
+    attempts: &[Attempt],
+    now: Timestamp,
+    terminal: Terminal,
+) -> io::Result<()> {
+    if attempts.is_empty() {
+        return Line::new(terminal).plain("no sessions yet").write(out);
+    }
+    let row = |attempt: &Attempt| {
+        let (word, style) = outcome(attempt.outcome);
+        let end = attempt.ended_at.unwrap_or(now);
+        let (plain, dim) = (Style::new(), Style::new().dimmed());
+        [
+            (attempt.id.to_string(), dim),
+            (attempt.task.to_string(), dim),
+            (attempt.number.to_string(), plain),
+            (word.to_owned(), style),
+            (lasted(end.since(attempt.started_at)), plain),
+            (attempt.cost_usd.map_or(String::new(), |cost| format!("${cost:.2}")), plain),
+            (attempt.model.clone().unwrap_or_default(), plain),
+            (attempt.log_path.clone().unwrap_or_default(), dim),
+        ]
+    };
+    let headings = ["ATTEMPT", "TASK", "#", "OUTCOME", "TIME", "COST", "MODEL", "LOG"];
+    table::write(out, headings, 6, attempts.iter().map(row).collect(), terminal)
+}
+
+/// Says where the log of a session is, as a link where the terminal knows links.
+pub fn log_line(out: &mut dyn Write, path: &Path, terminal: Terminal) -> io::Result<()> {
+    let shown = printable(&path.to_string_lossy()).into_owned();
+    if terminal.colour {
+        let dim = Style::new().dimmed();
+        let address = file_address(path);
+        let link = format!("\x1b]8;;{address}\x1b\\{}\x1b]8;;\x1b\\", dim.style(&shown));
+        writeln!(out, "{} {link}", dim.style("log"))
+    } else {
+        writeln!(out, "log {shown}")
+    }
+}
+
+/// The path as an address, with everything escaped that has a meaning there or in a terminal.
+fn file_address(path: &Path) -> String {
+    let mut address = "file://".to_owned();
+    for &byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'.' | b'_' | b'~' => {
+                address.push(char::from(byte));
+            }
+            _ => address.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    address
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{PIPE, columns, written};
+    use super::*;
+    use crate::dag::{AttemptId, Outcome, TaskId};
+
+    fn attempt(number: u32, outcome: Option<Outcome>) -> Attempt {
+        let started_at = Timestamp::from_epoch(1_794_798_000).unwrap();
+        Attempt {
+            id: AttemptId::from_bits(number),
+            task: TaskId::from_bits(7),
+            number,
+            run: None,
+            model: Some("sonnet".into()),
+            started_at,
+            ended_at: outcome.map(|_| started_at.plus(std::time::Duration::from_secs(75))),
+            outcome,
+            reason: None,
+            exit_code: None,
+            cost_usd: outcome.map(|_| 0.1234),
+            input_tokens: None,
+            output_tokens: None,
+            turns: None,
+            log_path: Some(format!("/tmp/ralph/logs/shop/{number}.log")),
+            session_id: None,
+            head_before: None,
+            head_after: None,
+        }
+    }
+
+    #[test]
+    fn sessions_are_a_table_that_gives_way_from_the_right() {
+        let attempts = [attempt(1, Some(Outcome::Failed)), attempt(2, None)];
+        let now = Timestamp::from_epoch(1_794_798_010).unwrap();
+        let list = |terminal| written(|out| list(out, &attempts, now, terminal));
+        insta::assert_snapshot!(list(PIPE), @"
+        ATTEMPT   TASK      #  OUTCOME  TIME   COST   MODEL   LOG
+        a-100000  t-700000  1  failed   1 min  $0.12  sonnet  /tmp/ralph/logs/shop/1.log
+        a-200000  t-700000  2  running  10 s          sonnet  /tmp/ralph/logs/shop/2.log
+        ");
+        insta::assert_snapshot!(list(columns(60)), @"
+        ATTEMPT   TASK      #  OUTCOME  TIME   COST   MODEL
+        a-100000  t-700000  1  failed   1 min  $0.12  sonnet
+        a-200000  t-700000  2  running  10 s          sonnet
+        ");
+    }
+
+    #[test]
+    fn a_log_is_a_link_on_a_terminal_and_a_path_elsewhere() {
+        let path = Path::new("/tmp/my logs/\u{1b}.log");
+        let line = |terminal| written(|out| log_line(out, path, terminal));
+        assert_eq!(line(PIPE), "log /tmp/my logs/\\u{1b}.log\n");
+        let link = line(Terminal { width: None, colour: true });
+        assert!(link.contains("\u{1b}]8;;file:///tmp/my%20logs/%1B.log\u{1b}\\"), "{link:?}");
+    }
+}
