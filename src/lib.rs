@@ -1,12 +1,14 @@
 //! `ralph`: a task DAG in SQLite that drives Claude Code.
 
 pub mod agent;
+pub mod cli;
 pub mod dag;
 pub mod event;
 pub mod hint;
 pub mod jsonl;
 mod lenient;
 pub mod process;
+pub mod project;
 pub mod settings;
 pub mod store;
 pub mod time;

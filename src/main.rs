@@ -1,3 +1,5 @@
 //! The `ralph` binary.
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    ralph::cli::main()
+}

@@ -1,0 +1,364 @@
+//! The command line, as data.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use super::exit;
+
+/// Turns a feature into a DAG of tasks and has Claude Code work it, unattended.
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    after_help = exit::TABLE,
+    arg_required_else_help = true,
+    disable_help_subcommand = true
+)]
+pub(super) struct Cli {
+    /// Read the settings from this file instead of the project's .ralph.toml
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+
+    /// The program to start as agent, instead of claude
+    #[arg(long, global = true, value_name = "PROGRAM")]
+    pub(super) agent: Option<String>,
+
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Make this directory a project
+    ///
+    /// Adds .ralph.toml (all settings, commented out), .ralph/ and lines in .gitignore. It can be
+    /// repeated and never overwrites anything.
+    Init,
+    /// Add, show and change tasks
+    #[command(subcommand, arg_required_else_help = true)]
+    Task(TaskCommand),
+    /// Show and delete features
+    #[command(subcommand, arg_required_else_help = true)]
+    Feature(FeatureCommand),
+    /// One screen: progress, what runs, what is ready, what waits and for whom, what failed and why
+    Status(Json),
+    /// Draw the tasks and what waits for what
+    Graph {
+        /// A feature or a task (a group means everything inside it); by default everything
+        target: Option<String>,
+        /// How to draw it
+        #[arg(long, value_enum, default_value_t = GraphFormat::Text)]
+        format: GraphFormat,
+    },
+    /// List sessions, and replay one as it looked
+    ///
+    /// Without an id: the latest sessions of all tasks. With a task: its sessions. With an attempt, or a
+    /// task and a number: that session, shown again.
+    Logs {
+        /// A task or an attempt
+        id: Option<String>,
+        /// Which attempt on the task
+        number: Option<u32>,
+        /// Print the raw log instead; of a task, that of its last session
+        #[arg(long, requires = "id")]
+        raw: bool,
+        #[command(flatten)]
+        json: Json,
+    },
+    /// Write the whole DAG to stdout, one JSON object a line, without loss
+    ///
+    /// What is running just now is exported as pending.
+    Export,
+    /// Merge an export into this project: all of it, or nothing
+    ///
+    /// Features and tasks are matched by id. What the file says wins; what it does not mention stays.
+    Import {
+        /// The file; - or nothing is stdin
+        #[arg(value_name = "FILE")]
+        file: Option<PathBuf>,
+    },
+    /// Show the settings
+    #[command(subcommand, arg_required_else_help = true)]
+    Config(ConfigCommand),
+    /// Look for what is wrong and say how to fix it
+    Doctor(Json),
+    /// Print a completion script for your shell
+    ///
+    /// For example: ralph completions bash > ~/.local/share/bash-completion/completions/ralph
+    Completions {
+        /// The shell
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Json {
+    /// Print JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(super) enum GraphFormat {
+    /// A line for each task, with what it waits for
+    Text,
+    /// For Graphviz
+    Dot,
+    /// For Mermaid, as in Markdown
+    Mermaid,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum TaskCommand {
+    /// Add a task and print its id
+    ///
+    /// The id, and nothing else, goes to stdout: A=$(ralph task add "Set up the schema").
+    #[command(after_help = ADD_HELP)]
+    Add(AddArgs),
+    /// Show one task with its description, attempts and log
+    Show(OneTask),
+    /// List tasks
+    List {
+        /// Only what can start now, in the order in which it will
+        #[arg(long)]
+        ready: bool,
+        /// Only those with this status (may be repeated)
+        #[arg(long, value_enum, value_name = "STATUS")]
+        status: Vec<StatusFilter>,
+        /// Only those of this feature
+        #[arg(long, value_name = "NAME|ID")]
+        feature: Option<String>,
+        #[command(flatten)]
+        json: Json,
+    },
+    /// Draw the tasks as a tree
+    Tree {
+        /// Only this task and what is inside it
+        id: Option<String>,
+        #[command(flatten)]
+        json: Json,
+    },
+    /// Show the task that would be worked on next
+    Next {
+        /// Only of this feature
+        #[arg(long, value_name = "NAME|ID")]
+        feature: Option<String>,
+        #[command(flatten)]
+        json: Json,
+    },
+    /// Change a task
+    Update(UpdateArgs),
+    /// Delete a task and everything inside it
+    ///
+    /// Refused while something outside waits for it.
+    Delete {
+        /// The task
+        id: String,
+        #[command(flatten)]
+        yes: Yes,
+    },
+    /// Declare a task done
+    Done {
+        /// The task
+        id: String,
+    },
+    /// Declare a task failed
+    Fail {
+        /// The task
+        id: String,
+        /// Why
+        #[arg(short, long)]
+        reason: Option<String>,
+    },
+    /// Hold a task until a person has answered; of a group, hold everything inside
+    Block {
+        /// The task
+        id: String,
+        /// The question
+        #[arg(short, long, value_name = "QUESTION")]
+        reason: String,
+    },
+    /// Put a task back to pending, with all its retries
+    ///
+    /// A group is released, and what failed or is blocked inside it is reset; what is done stays done.
+    Reset {
+        /// The task
+        id: String,
+    },
+    /// Show the log of a task, or add a note to it
+    Log {
+        /// The task
+        id: String,
+        /// The note: text, @FILE, or - for stdin
+        #[arg(short, long)]
+        message: Option<String>,
+        #[command(flatten)]
+        json: Json,
+    },
+    /// Say what waits for what
+    #[command(subcommand, arg_required_else_help = true)]
+    Deps(DepsCommand),
+}
+
+const ADD_HELP: &str = "An id may be shortened to any beginning that is unique.
+
+Examples:
+  A=$(ralph task add \"Set up the schema\" -d \"Tables for users and orders\")
+  G=$(ralph task add \"API\" --group)
+  ralph task add \"Endpoints\" --parent $G --after $A
+  ralph task add \"Long story\" -d - < story.md
+
+With --stdin each line is an object with the same names as the options; `parent` and `after` may
+also name the `key` of an earlier line:
+  {\"title\": \"Schema\", \"key\": \"schema\", \"description\": \"…\"}
+  {\"title\": \"Endpoints\", \"after\": [\"schema\"], \"priority\": 1}";
+
+#[derive(Debug, Args)]
+pub(super) struct AddArgs {
+    /// What is to be done, in one line
+    #[arg(required_unless_present = "stdin")]
+    pub(super) title: Option<String>,
+    /// The description: text, @FILE, or - for stdin
+    #[arg(short, long, value_name = "TEXT")]
+    pub(super) description: Option<String>,
+    /// The task it is a part of, which becomes a group
+    #[arg(long, value_name = "ID")]
+    pub(super) parent: Option<String>,
+    /// The feature it belongs to; by default its parent's
+    #[arg(long, value_name = "NAME|ID")]
+    pub(super) feature: Option<String>,
+    /// A task it has to wait for (may be repeated)
+    #[arg(long, value_name = "ID")]
+    pub(super) after: Vec<String>,
+    /// Lower comes first
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true, value_name = "N")]
+    pub(super) priority: i32,
+    /// How often it may be tried again
+    #[arg(long, allow_negative_numbers = true, value_name = "N")]
+    pub(super) max_retries: Option<u32>,
+    /// Make an empty group, to be given children
+    #[arg(long)]
+    pub(super) group: bool,
+    /// Add nothing if there is a task with this key already, and print that one's id
+    #[arg(long)]
+    pub(super) key: Option<String>,
+    /// Add many tasks in one transaction, from a JSON object a line
+    #[arg(long, conflicts_with_all = ["title", "description", "parent", "feature", "after", "priority", "max_retries", "group", "key"])]
+    pub(super) stdin: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct OneTask {
+    /// The task
+    pub(super) id: String,
+    #[command(flatten)]
+    pub(super) json: Json,
+}
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("change").required(true).multiple(true))]
+pub(super) struct UpdateArgs {
+    /// The task
+    pub(super) id: String,
+    /// Another title
+    #[arg(long, group = "change")]
+    pub(super) title: Option<String>,
+    /// Another description: text, @FILE, or - for stdin
+    #[arg(short, long, value_name = "TEXT", group = "change")]
+    pub(super) description: Option<String>,
+    /// Lower comes first
+    #[arg(long, allow_negative_numbers = true, value_name = "N", group = "change")]
+    pub(super) priority: Option<i32>,
+    /// The task it is a part of, or `none`
+    #[arg(long, value_name = "ID|none", group = "change")]
+    pub(super) parent: Option<String>,
+    /// How often it may be tried again, or `default` for what the settings say
+    #[arg(long, allow_negative_numbers = true, value_name = "N|default", group = "change", value_parser = retries)]
+    pub(super) max_retries: Option<Retries>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Retries {
+    Default,
+    Count(u32),
+}
+
+fn retries(text: &str) -> Result<Retries, &'static str> {
+    match text {
+        "default" => Ok(Retries::Default),
+        text => text.parse().map(Retries::Count).map_err(|_| "a whole number from 0, or `default`"),
+    }
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Yes {
+    /// Do not ask
+    #[arg(short, long)]
+    pub(super) yes: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(super) enum StatusFilter {
+    Pending,
+    Ready,
+    Waiting,
+    InProgress,
+    Blocked,
+    Done,
+    Failed,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum DepsCommand {
+    /// Make BLOCKED wait until BLOCKER is done
+    ///
+    /// A dependency of a group holds back everything inside it. What would close a loop is refused.
+    Add {
+        /// What has to be done first
+        blocker: String,
+        /// What has to wait
+        blocked: String,
+    },
+    /// Make BLOCKED no longer wait for BLOCKER
+    Rm {
+        /// What it waited for
+        blocker: String,
+        /// What waited
+        blocked: String,
+    },
+    /// Show what a task waits for and what waits for it
+    List(OneTask),
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum FeatureCommand {
+    /// List the features
+    List(Json),
+    /// Show one feature with its tasks
+    Show {
+        /// Its name or id
+        name: String,
+        #[command(flatten)]
+        json: Json,
+    },
+    /// Delete a feature, its tasks and its files
+    ///
+    /// Refused while a task outside waits for one of its tasks.
+    Delete {
+        /// Its name or id
+        name: String,
+        /// Keep spec.md and plan.md
+        #[arg(long)]
+        keep_files: bool,
+        #[command(flatten)]
+        yes: Yes,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum ConfigCommand {
+    /// Print every setting, its value and where it came from
+    Show(Json),
+}

@@ -1,0 +1,184 @@
+//! `ralph doctor`
+
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use crate::agent::{ProgramNotFound, find_program};
+use crate::cli::exit::Exit;
+use crate::cli::setup::{Setup, take_back};
+use crate::hint::hint_of;
+use crate::store::{self, Store};
+use crate::ui::json::Array;
+use crate::ui::text::printable;
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+struct Check {
+    name: &'static str,
+    result: Verdict,
+    detail: String,
+    hint: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    Ok,
+    Warning,
+    Error,
+}
+
+impl Check {
+    fn ok(name: &'static str, detail: impl Into<String>) -> Check {
+        Check { name, result: Verdict::Ok, detail: detail.into(), hint: None }
+    }
+
+    fn warning(name: &'static str, detail: impl Into<String>, hint: impl Into<String>) -> Check {
+        Check { name, result: Verdict::Warning, detail: detail.into(), hint: Some(hint.into()) }
+    }
+
+    fn error(name: &'static str, detail: impl Into<String>, hint: Option<String>) -> Check {
+        Check { name, result: Verdict::Error, detail: detail.into(), hint }
+    }
+
+    fn failed(name: &'static str, error: &anyhow::Error) -> Check {
+        Check::error(name, format!("{error:#}"), hint_of(error).map(str::to_owned))
+    }
+}
+
+pub(super) fn run(setup: &Setup, json: bool, out: &mut dyn Write) -> Result<Exit> {
+    let mut checks = vec![check_project(setup)];
+    if checks[0].result != Verdict::Error {
+        checks.push(check_settings(setup));
+        checks.extend(check_database(setup));
+    }
+    checks.push(check_agent(setup));
+    checks.push(check_git(setup));
+    if json {
+        let mut array = Array::begin(out)?;
+        checks.iter().try_for_each(|check| array.push(check))?;
+        array.end()?;
+    } else {
+        for check in &checks {
+            write_check(out, check)?;
+        }
+    }
+    let broken = checks.iter().any(|check| check.result == Verdict::Error);
+    Ok(if broken { Exit::Error } else { Exit::Done })
+}
+
+fn write_check(out: &mut dyn Write, check: &Check) -> Result<()> {
+    let mark = match check.result {
+        Verdict::Ok => "ok     ",
+        Verdict::Warning => "warning",
+        Verdict::Error => "error  ",
+    };
+    writeln!(out, "{mark}  {:<9} {}", check.name, printable(&check.detail))?;
+    if let Some(hint) = &check.hint {
+        writeln!(out, "{:19}hint: {}", "", printable(hint))?;
+    }
+    Ok(())
+}
+
+fn check_project(setup: &Setup) -> Check {
+    match setup.project() {
+        Err(error) => Check::failed("project", &error),
+        Ok(project) => match project.missing_ignores().as_slice() {
+            [] => Check::ok("project", project.root().display().to_string()),
+            missing => Check::warning(
+                "project",
+                format!(".gitignore lacks {}", missing.join(", ")),
+                "`ralph init` adds what is missing",
+            ),
+        },
+    }
+}
+
+fn check_settings(setup: &Setup) -> Check {
+    match setup.settings() {
+        Ok(_) => Check::ok("settings", "every key is known and has a value that makes sense"),
+        Err(error) => Check::failed("settings", &error),
+    }
+}
+
+fn check_database(setup: &Setup) -> Vec<Check> {
+    let path = match setup.database_path() {
+        Ok(path) => path,
+        Err(error) => return vec![Check::failed("database", &error)],
+    };
+    if !path.exists() {
+        return vec![Check::ok("database", "none yet; the first task makes it")];
+    }
+    inspect(&path).unwrap_or_else(|error| match store::explain(&error, &path) {
+        Some((what, hint)) => vec![Check::error("database", what, Some(hint.to_owned()))],
+        None => vec![Check::failed("database", &error)],
+    })
+}
+
+fn inspect(path: &Path) -> Result<Vec<Check>> {
+    let mut store = Store::open(path)?;
+    let mut checks = Vec::new();
+    let findings = store.check()?;
+    if findings.is_empty() {
+        checks.push(Check::ok("database", "sound, and all that is derived agrees with the facts"));
+    }
+    for finding in findings {
+        let hint = "`ralph export | ralph import` derives everything anew; keep a copy of the file";
+        checks.push(Check::error("database", finding.to_string(), Some(hint.to_owned())));
+    }
+    let taken = take_back(&mut store)?;
+    if !taken.is_empty() {
+        let ids: Vec<String> = taken.iter().map(|claim| claim.task.to_string()).collect();
+        checks.push(Check::ok(
+            "leftovers",
+            format!("took back {} from a process that is gone", ids.join(", ")),
+        ));
+    }
+    let mode = std::fs::metadata(path)?.permissions().mode();
+    if mode & 0o077 != 0 {
+        checks.push(Check::warning(
+            "database",
+            "others than its owner can read it",
+            format!("chmod 600 '{}'", path.display()),
+        ));
+    }
+    Ok(checks)
+}
+
+fn check_agent(setup: &Setup) -> Check {
+    let command = match setup.settings() {
+        Ok(loaded) => loaded.settings.agent.command,
+        Err(_) => "claude".to_owned(),
+    };
+    match find(setup, &command) {
+        Some(path) => Check::ok("agent", path),
+        None => {
+            Check::warning("agent", format!("`{command}` was not found"), ProgramNotFound::HINT)
+        }
+    }
+}
+
+fn check_git(setup: &Setup) -> Check {
+    if find(setup, "git").is_none() {
+        let hint = "install git: without it there are no statistics, and nothing of a failed attempt is kept";
+        return Check::warning("git", "`git` was not found", hint);
+    }
+    let inside =
+        setup.directory().is_ok_and(|here| here.ancestors().any(|it| it.join(".git").exists()));
+    if inside {
+        Check::ok("git", "this is a repository")
+    } else {
+        Check::warning("git", "this is not a git repository", "`git init` makes it one")
+    }
+}
+
+/// Where a program is that would be started by this name.
+fn find(setup: &Setup, name: &str) -> Option<String> {
+    let path = setup.environment.var("PATH").unwrap_or_default();
+    let program = find_program(name.as_ref(), &path, &setup.directory().ok()?)?;
+    Some(program.display().to_string())
+}

@@ -1,0 +1,22 @@
+//! `ralph init`
+
+use std::io::Write;
+
+use anyhow::Result;
+
+use crate::cli::exit::Exit;
+use crate::cli::setup::Setup;
+use crate::project::{Made, Project};
+
+pub(super) fn run(setup: &Setup, out: &mut dyn Write) -> Result<Exit> {
+    let (_, made) = Project::init(&setup.directory()?)?;
+    for (what, made) in made {
+        let how = match made {
+            Made::New => "written",
+            Made::Kept => "was there already",
+        };
+        writeln!(out, "{what:<12} {how}")?;
+    }
+    writeln!(out, "\nNext: ralph task add \"What is to be done\", then ralph status")?;
+    Ok(Exit::Done)
+}

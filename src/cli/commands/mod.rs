@@ -1,0 +1,48 @@
+//! One file for each command.
+
+mod completions;
+mod config;
+mod doctor;
+mod export;
+mod feature;
+mod graph;
+mod import;
+mod init;
+mod logs;
+mod status;
+mod task;
+
+use std::collections::HashMap;
+use std::io::Write;
+
+use anyhow::Result;
+
+use super::args::Command;
+use super::exit::Exit;
+use super::setup::Setup;
+use crate::dag::FeatureId;
+use crate::store::Store;
+
+/// Runs a command; what it is asked for goes to `out`.
+pub(super) fn run(command: Command, setup: &Setup, out: &mut dyn Write) -> Result<Exit> {
+    match command {
+        Command::Init => init::run(setup, out),
+        Command::Task(command) => task::run(command, setup, out),
+        Command::Feature(command) => feature::run(command, setup, out),
+        Command::Status(json) => status::run(setup, json.json, out),
+        Command::Graph { target, format } => graph::run(setup, target.as_deref(), format, out),
+        Command::Logs { id, number, raw, json } => {
+            logs::run(&logs::Selection { id, number, raw }, json.json, setup, out)
+        }
+        Command::Export => export::run(setup, out),
+        Command::Import { file } => import::run(setup, file.as_deref(), out),
+        Command::Config(command) => config::run(&command, setup, out),
+        Command::Doctor(json) => doctor::run(setup, json.json, out),
+        Command::Completions { shell } => completions::run(shell, out),
+    }
+}
+
+/// The name of each feature.
+fn feature_names(store: &Store) -> Result<HashMap<FeatureId, String>> {
+    Ok(store.features()?.into_iter().map(|feature| (feature.id, feature.name)).collect())
+}

@@ -1,0 +1,25 @@
+//! `ralph task update`
+
+use anyhow::Result;
+
+use crate::cli::args::{Retries, UpdateArgs};
+use crate::cli::exit::Exit;
+use crate::cli::setup::{Setup, text_argument};
+use crate::store::Change;
+use crate::time::Timestamp;
+
+pub(super) fn run(args: &UpdateArgs, setup: &Setup) -> Result<Exit> {
+    let change = Change {
+        title: args.title.clone(),
+        description: args.description.as_deref().map(text_argument).transpose()?,
+        priority: args.priority,
+        max_retries: args.max_retries.map(|retries| match retries {
+            Retries::Default => None,
+            Retries::Count(count) => Some(count),
+        }),
+        parent: args.parent.clone().map(|parent| Some(parent).filter(|parent| parent != "none")),
+    };
+    let id = setup.store()?.update_task(&args.id, &change, Timestamp::now())?;
+    setup.say(&format!("{id} is changed"));
+    Ok(Exit::Done)
+}

@@ -1,0 +1,82 @@
+//! Flags in, exit code out. Each command has its file in `commands`.
+
+mod args;
+mod commands;
+mod exit;
+mod setup;
+
+use std::io::{self, BufWriter, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use clap::Parser;
+
+pub use exit::Exit;
+
+use crate::agent;
+use crate::hint::{Hinted, hint_of};
+use crate::store;
+use crate::ui::text::printable_lines;
+use args::Cli;
+use setup::{Refused, Setup};
+
+/// Runs the program.
+pub fn main() -> ExitCode {
+    // A file-size limit is to be an error like a full disk, not a death. A handler that does nothing
+    // achieves that, and unlike "ignore" it is not passed on to children.
+    let _ =
+        signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::new(AtomicBool::new(false)));
+    let mut raw = std::env::args_os().skip(1);
+    if raw.next().is_some_and(|first| first == agent::SUPERVISE) {
+        return agent::supervise(raw);
+    }
+    let arguments = match Cli::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) if error.use_stderr() => {
+            // It quotes what it was given, which may hold anything.
+            let text = error.render().to_string();
+            let _ = io::stderr().write_all(printable_lines(&text).as_bytes());
+            return Exit::Usage.into();
+        }
+        Err(error) => {
+            // Nobody is left to be told that this could not be printed.
+            let _ = error.print();
+            return Exit::Done.into();
+        }
+    };
+    let setup = Setup::new(arguments.config, arguments.agent);
+    let mut out = BufWriter::new(io::stdout().lock());
+    let result = commands::run(arguments.command, &setup, &mut out)
+        .and_then(|exit| Ok(out.flush().map(|()| exit)?));
+    match result {
+        Ok(exit) => exit.into(),
+        // The reader had enough, as `head` has: that is no failure.
+        Err(error) if is_broken_pipe(&error) => Exit::Done.into(),
+        Err(error) => report(&error, &setup).into(),
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Says what went wrong and what to do about it.
+fn report(error: &anyhow::Error, setup: &Setup) -> Exit {
+    let database = store::explain(error, &setup.database_path().unwrap_or_default());
+    let (message, hint) = match &database {
+        Some((message, hint)) => (message.clone(), Some(*hint)),
+        None => (format!("{error:#}"), hint_of(error)),
+    };
+    let mut text = format!("error: {}\n", printable_lines(&message));
+    if let Some(hint) = hint {
+        text.push_str(&format!("hint: {}\n", printable_lines(hint)));
+    }
+    // Nobody is left to be told that this could not be printed.
+    let _ = io::stderr().write_all(text.as_bytes());
+    let cause = error.downcast_ref::<Hinted>().map_or(error, |hinted| &hinted.source);
+    if cause.is::<Refused>() { Exit::Usage } else { Exit::Error }
+}

@@ -1,0 +1,148 @@
+//! What commands need around them: the project, its database, the settings, the terminal.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufRead, IsTerminal, Read, Write};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, anyhow};
+
+use crate::agent;
+use crate::dag::AttemptId;
+use crate::hint::HintExt;
+use crate::process::Holder;
+use crate::project::Project;
+use crate::settings::{Environment, Flag, Loaded, Settings};
+use crate::store::{Store, TakenBack};
+use crate::time::Timestamp;
+use crate::ui::Terminal;
+
+/// A text longer than this can't be meant.
+const MAX_INPUT: u64 = 64 << 20;
+
+/// Where the program was started.
+#[derive(Debug)]
+pub(super) struct Setup {
+    pub(super) environment: Environment,
+    config: Option<PathBuf>,
+    agent: Option<String>,
+}
+
+/// A question would have to be asked and may not be.
+#[derive(Debug)]
+pub(super) struct Refused;
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("this needs a confirmation and there is no terminal to ask on")
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl Setup {
+    pub(super) fn new(config: Option<PathBuf>, agent: Option<String>) -> Setup {
+        Setup { environment: Environment::process(), config, agent }
+    }
+
+    pub(super) fn directory(&self) -> Result<PathBuf> {
+        std::env::current_dir().context("can't tell the current directory")
+    }
+
+    pub(super) fn project(&self) -> Result<Project> {
+        Project::find(&self.directory()?)
+    }
+
+    /// The database of the session we are called from, else the project's.
+    pub(super) fn database_path(&self) -> Result<PathBuf> {
+        match self.environment.db() {
+            Some(path) => Ok(path),
+            None => Ok(self.project()?.database()),
+        }
+    }
+
+    /// Opens the database, and takes back what dead processes have claimed.
+    pub(super) fn store(&self) -> Result<Store> {
+        let path = self.database_path()?;
+        if let Some(directory) = path.parent().filter(|directory| !directory.exists())
+            && self.environment.db().is_none()
+        {
+            // The project was found by its settings alone, as in a fresh clone.
+            std::fs::create_dir_all(directory)
+                .with_context(|| format!("can't make `{}`", directory.display()))?;
+        }
+        let mut store = Store::open(&path)?;
+        take_back(&mut store)?;
+        Ok(store)
+    }
+
+    pub(super) fn settings(&self) -> Result<Loaded> {
+        let file = match &self.config {
+            Some(file) => Some(file.clone()),
+            None => self.project().ok().and_then(|project| project.config()),
+        };
+        let agent = self.agent.as_deref().map(|it| Flag::new("--agent", "agent.command", it));
+        Settings::load(file.as_deref(), &self.environment, agent.as_slice())
+    }
+
+    /// The attempt whose agent calls us; none if a person does.
+    pub(super) fn author(&self) -> Result<Option<AttemptId>> {
+        let Some(attempt) = self.environment.attempt_id()? else { return Ok(None) };
+        Ok(Some(attempt.parse().context("environment `RALPH_ATTEMPT_ID`")?))
+    }
+
+    pub(super) fn terminal(&self) -> Terminal {
+        Terminal::stdout(&self.environment)
+    }
+
+    /// Says something to a person.
+    pub(super) fn say(&self, text: &str) {
+        // A person who has closed stderr does not want to know.
+        let _ = writeln!(io::stderr(), "{text}");
+    }
+
+    /// Asks before something is destroyed. Without a terminal that is refused.
+    pub(super) fn confirm(&self, question: &str, yes: bool) -> Result<bool> {
+        if yes {
+            return Ok(true);
+        }
+        if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+            return Err(anyhow!(Refused)).hint("repeat it with --yes");
+        }
+        write!(io::stderr(), "{question} [y/N] ")?;
+        let mut answer = String::new();
+        io::stdin().lock().read_line(&mut answer)?;
+        Ok(matches!(answer.trim(), "y" | "Y" | "yes" | "Yes"))
+    }
+}
+
+/// Takes back what dead processes have claimed, and ends what is left of them.
+pub(super) fn take_back(store: &mut Store) -> Result<Vec<TakenBack>> {
+    let taken = store.take_back(Holder::is_gone, Timestamp::now())?;
+    for claim in &taken {
+        agent::end_marked(agent::ATTEMPT_VARIABLE, &claim.attempt.to_string());
+    }
+    Ok(taken)
+}
+
+/// A text argument: `-` is stdin, `@FILE` a file, anything else itself.
+pub(super) fn text_argument(argument: &str) -> Result<String> {
+    let (bytes, origin) = match argument.strip_prefix('@') {
+        _ if argument == "-" => (read_limited(io::stdin().lock()), "stdin".to_owned()),
+        Some(path) => (File::open(path).and_then(read_limited), format!("`{path}`")),
+        None => return Ok(argument.to_owned()),
+    };
+    let bytes = bytes
+        .with_context(|| format!("can't read {origin}"))
+        .hint("a text that begins with @ names a file; any text can be given on stdin, with `-`")?;
+    String::from_utf8(bytes).map_err(|_| anyhow!("{origin} is not UTF-8 text"))
+}
+
+fn read_limited(source: impl Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    source.take(MAX_INPUT + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_INPUT {
+        return Err(io::Error::other(format!("it has more than {MAX_INPUT} bytes")));
+    }
+    Ok(bytes)
+}
