@@ -1,1 +1,16 @@
-//! The integration tests: the real binary on real files.
+//! The whole program, from outside: real processes on real databases.
+#![expect(clippy::unwrap_used, reason = "in a test, what can't be unwrapped is a failure")]
+
+mod crash;
+mod crowd;
+mod exchange;
+mod faults;
+mod harness;
+mod logs;
+mod output;
+mod refusals;
+mod render;
+mod session;
+mod settings;
+mod story;
+mod tidy;

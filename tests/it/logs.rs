@@ -1,0 +1,114 @@
+//! The sessions of a task, listed and shown again.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::harness::Project;
+
+/// A project with a task on which two sessions have worked; their logs are real ones.
+fn worked() -> (Project, String) {
+    let project = Project::new();
+    let task = project.add(["Say hello"]);
+    for (number, name, outcome) in [(1, "c_tool_errors", "failed"), (2, "b", "done")] {
+        let fixture = format!("{}/tests/fixtures/stream/{name}.ndjson", env!("CARGO_MANIFEST_DIR"));
+        let log = project.write(&format!("{number}.log"), std::fs::read(fixture).unwrap());
+        let line = attempt(&task, number, outcome, &log);
+        project.ralph_reading(format!("{line}\n"), ["import"]).ok();
+    }
+    (project, task)
+}
+
+fn attempt(task: &str, number: u32, outcome: &str, log: &Path) -> Value {
+    json!({
+        "type": "attempt", "id": format!("a-{number}00000"), "task": task, "number": number,
+        "run": null, "model": "opus", "started_at": "2026-11-16T02:00:00.000Z",
+        "ended_at": "2026-11-16T02:01:30.000Z", "outcome": outcome, "reason": null,
+        "exit_code": 0, "cost_usd": 0.25, "input_tokens": 1, "output_tokens": 1, "turns": 1,
+        "log_path": log, "session_id": null, "head_before": null, "head_after": null,
+    })
+}
+
+#[test]
+fn the_sessions_of_a_task_are_listed_with_what_came_of_them() {
+    let (project, task) = worked();
+    let list = project.ralph(["logs", &task]).ok();
+    insta::assert_snapshot!(project.masked(&list), @"
+    ATTEMPT   TASK      #  OUTCOME  TIME   COST   MODEL  LOG
+    [A]  [B]  1  failed   1 min  $0.25  opus   [ROOT]/1.log
+    [C]  [B]  2  done     1 min  $0.25  opus   [ROOT]/2.log
+    ");
+    assert_eq!(project.ralph(["logs", &task, "--json"]).json()[1]["outcome"], "done");
+    let latest = project.ralph(["logs", "--json"]).json();
+    let numbers: Vec<&Value> = latest.as_array().unwrap().iter().map(|it| &it["number"]).collect();
+    assert_eq!(numbers, [2, 1], "the newest comes first");
+}
+
+#[test]
+fn a_session_is_shown_again_as_it_looked() {
+    let (project, task) = worked();
+    let replay = project.ralph(["logs", &task, "2"]).ok();
+    insta::assert_snapshot!(replay, @"
+    claude-opus-5-5
+    │ The user wants Y. I will run a command and write a file.
+    I'll start by running a command.
+    -> Bash(echo hello-from-bash; pwd)
+    Now I write a file.
+    -> Write(/home/dev/my-project/out.txt)
+    -> Read(/home/dev/my-project/out.txt)
+    All done.
+
+    <task-done>t-abc</task-done>
+    ✓ 1.0 s  $0.0085  4 turns
+    ");
+    assert_eq!(project.ralph(["logs", "a-200000"]).ok(), replay);
+    assert_eq!(project.ralph(["logs", "a-2"]).ok(), replay, "a beginning is enough");
+}
+
+#[test]
+fn a_raw_log_is_the_file_to_the_byte() {
+    let (project, task) = worked();
+    let raw = std::fs::read_to_string(project.root().join("2.log")).unwrap();
+    assert_eq!(project.ralph(["logs", &task, "--raw"]).stdout(), raw);
+    assert_eq!(project.ralph(["logs", "a-200000", "--raw"]).stdout(), raw);
+}
+
+#[test]
+fn a_session_that_is_not_there_is_said_to_be_missing() {
+    let (project, task) = worked();
+    let said = |arguments: &[&str]| project.masked(&project.ralph(arguments).fails(1));
+    insta::assert_snapshot!(said(&["logs", &task, "3"]), @"
+    error: `[A]` has no attempt 3
+    hint: `ralph logs [A]` shows those it has
+    ");
+    insta::assert_snapshot!(said(&["logs", "a-zzzzzz"]), @"
+    error: there is no attempt `[A]`
+    hint: `ralph logs` shows the latest ones
+    ");
+    insta::assert_snapshot!(said(&["logs", "a-"]), @"
+    error: `a-` is the beginning of more than one id
+    hint: `ralph logs` shows the latest ones
+    ");
+    std::fs::remove_file(project.root().join("2.log")).unwrap();
+    insta::assert_snapshot!(said(&["logs", "a-200000"]), @"
+    error: can't open the log `[ROOT]/2.log` of attempt `[A]`: No such file or directory (os error 2)
+    hint: logs are in the temporary directory unless log_dir in .ralph.toml says otherwise
+    ");
+    let idle = project.add(["Nobody has worked on this"]);
+    insta::assert_snapshot!(said(&["logs", &idle, "--raw"]), @"error: nobody has worked on `[A]` yet");
+    insta::assert_snapshot!(project.ralph(["logs", &idle]).ok(), @"no sessions yet");
+}
+
+#[test]
+fn the_agent_is_the_one_that_was_asked_for() {
+    let project = Project::new();
+    let agent = project.write("my-agent", "#!/bin/sh\n");
+    std::process::Command::new("chmod").arg("+x").arg(&agent).status().unwrap();
+    let checks = project.ralph(["--agent", agent.to_str().unwrap(), "doctor", "--json"]).json();
+    let check = checks.as_array().unwrap().iter().find(|it| it["name"] == "agent").unwrap().clone();
+    assert_eq!((&check["result"], &check["detail"]), (&json!("ok"), &json!(agent)));
+    let settings = project.ralph(["config", "show", "--agent", "other", "--json"]).json();
+    let setting =
+        settings.as_array().unwrap().iter().find(|it| it["key"] == "agent.command").unwrap();
+    assert_eq!((&setting["value"], &setting["origin"]), (&json!("other"), &json!("flag --agent")));
+}
