@@ -7,10 +7,13 @@ use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Instant;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant, SystemTime};
 
-use ralph::agent::{Lines, Observer, Parser};
+use ralph::agent::{
+    Invocation, Limits, Lines, Listener, Mailbox, Observer, Parser, SUPERVISE, converse, supervise,
+};
+use ralph::event::AgentEvent;
 use ralph::ui::Terminal;
 use ralph::ui::session::SessionView;
 use serde::Deserialize;
@@ -18,13 +21,16 @@ use serde::Deserialize;
 const MEGABYTE: usize = 1 << 20;
 const ROUNDS: usize = 5;
 
-fn main() {
+fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     match (arguments.next().as_deref(), arguments.next()) {
+        // The library starts its own program again to supervise a session.
+        (Some(SUPERVISE), _) => return supervise(std::env::args_os().skip(2)),
         (Some("child-render"), Some(file)) => measure(|| render(Path::new(&file))),
         (Some("child-bare"), Some(file)) => measure(|| bare(Path::new(&file))),
         _ => table(),
     }
+    ExitCode::SUCCESS
 }
 
 /// Runs something and prints how long it took and how much memory it needed.
@@ -133,7 +139,42 @@ fn table() {
     write_huge_line(&huge);
     let (_, peak) = child("child-render", &huge);
     println!("{:<44} {:>7} MB {:>27} MB", "memory for a line of 100 MB", peak / 1024, "< 64");
+    let (median, worst) = delays(&directory);
+    println!("{:<44} {:>7.2} ms {:>27} ms", "from written to shown, median", median, "< 5");
+    println!("{:<44} {:>7.2} ms", "the same, worst of 200", worst);
     fs::remove_dir_all(&directory).unwrap();
+}
+
+/// How long it takes from a child's writing a line to its being shown, in milliseconds.
+fn delays(directory: &Path) -> (f64, f64) {
+    struct Clock(Vec<f64>);
+    impl Listener for Clock {
+        fn event(&mut self, event: &AgentEvent<'_>) {
+            if let AgentEvent::Text { text, .. } = event
+                && let Some(written) = text.strip_prefix("stamp ")
+            {
+                let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+                let written = Duration::from_nanos(written.parse().unwrap());
+                self.0.push((now.saturating_sub(written)).as_secs_f64() * 1e3);
+            }
+        }
+        fn caught_up(&mut self) {}
+    }
+    let invocation = Invocation {
+        program: env!("CARGO_BIN_EXE_fake-claude").into(),
+        arguments: ["--output-format", "stream-json"].map(Into::into).to_vec(),
+        variables: vec![("FAKE_CLAUDE", "stamp | sleep 5 | ".repeat(200).into())],
+        removed: vec![],
+        stdin: None,
+        directory: directory.to_owned(),
+    };
+    let limits = Limits { silence: None, exit_grace: Duration::from_secs(10), deadline: None };
+    let mut clock = Clock(Vec::new());
+    converse(&invocation, limits, &Mailbox::new(), &mut std::io::sink(), &mut clock).unwrap();
+    let mut delays = clock.0;
+    assert_eq!(delays.len(), 200);
+    delays.sort_by(f64::total_cmp);
+    (delays[100], delays[199])
 }
 
 fn child(mode: &str, file: &Path) -> (u64, u64) {

@@ -1,7 +1,7 @@
 //! What to start for each use, as data. Prompts travel in files: one argument holds only 128 KiB.
 
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 
 /// The variables by which Claude Code knows that it runs inside itself.
 const NESTING: [&str; 3] = ["CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT"];
@@ -65,6 +65,15 @@ pub enum Permission {
     Everything,
     /// These tools.
     Tools(Vec<String>),
+}
+
+/// The `PATH` of a session: the directory of this ralph comes first, so that `ralph` inside it is this
+/// ralph.
+pub fn session_path(own_directory: &Path, path: &OsStr) -> OsString {
+    let own = std::iter::once(own_directory.to_owned());
+    let rest = std::env::split_paths(path).filter(|place| place != own_directory);
+    // A directory with a colon in its name can't be in a `PATH`.
+    std::env::join_paths(own.chain(rest)).unwrap_or_else(|_| path.to_owned())
 }
 
 impl Session {
@@ -187,6 +196,14 @@ mod tests {
         lines.push(format!("in {}", invocation.directory.display()));
         lines.extend(invocation.stdin.iter().map(|stdin| format!("< {}", stdin.display())));
         lines.join("\n")
+    }
+
+    #[test]
+    fn the_ralph_of_a_session_is_this_one() {
+        let path = |own: &str, path: &str| session_path(Path::new(own), OsStr::new(path));
+        assert_eq!(path("/opt/ralph", "/usr/bin:/bin"), "/opt/ralph:/usr/bin:/bin");
+        assert_eq!(path("/opt/ralph", "/bin:/opt/ralph"), "/opt/ralph:/bin");
+        assert_eq!(path("/odd:place", "/bin"), "/bin");
     }
 
     #[test]

@@ -12,7 +12,7 @@ mod supervisor;
 mod watch;
 mod wire;
 
-pub use claude::{ATTEMPT_VARIABLE, AttemptContext, Invocation, Permission, Session};
+pub use claude::{ATTEMPT_VARIABLE, AttemptContext, Invocation, Permission, Session, session_path};
 pub use converse::{Input, Listener, Mailbox, Report, Request, converse};
 pub use facts::{Exit, Facts, Observer, Trouble};
 pub use lines::Lines;
