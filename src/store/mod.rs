@@ -42,9 +42,9 @@ pub use tasks::{Change, Deletion};
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a checkpoint waits: it can be done at any later time.
 const CHECKPOINT_PATIENCE: Duration = Duration::from_millis(50);
-/// The WAL is emptied each time it grows past another multiple of this: whoever opens a database that
-/// nobody has open reads all of it.
-const WAL_LIMIT: u64 = 1 << 20;
+/// The WAL is emptied each time it grows past another multiple of this. Whoever opens a database that
+/// nobody has open reads all of it; but the write that empties it and the next one wait for the disk.
+const WAL_LIMIT: u64 = 5 << 18;
 /// While somebody has it open, nobody has to read the WAL. So who writes often empties it less often
 /// …
 const LONG_WAL_LIMIT: u64 = 8 << 20;
