@@ -140,34 +140,29 @@ impl Batch<'_> {
                  created_by, created_at, updated_at, waits, starts, ends
              )
              values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?12, ?13, ?14, ?15)
-             on conflict (id) do nothing
-             returning seq",
+             on conflict (id) do nothing",
         )?;
         loop {
             let id = TaskId::from_bits(random_bits()?);
-            let seq = insert
-                .query_row(
-                    rusqlite::params![
-                        id,
-                        new.key,
-                        kind,
-                        parent.as_ref().map(|parent| parent.seq),
-                        feature,
-                        new.title.trim(),
-                        new.description,
-                        new.priority,
-                        stored_status(kind, Status::Pending),
-                        new.max_retries,
-                        self.created_by,
-                        self.now,
-                        parent.as_ref().is_some_and(Place::is_closed),
-                        span.start,
-                        span.end,
-                    ],
-                    |row| row.get(0),
-                )
-                .optional()?;
-            if let Some(seq) = seq {
+            let added = insert.execute(rusqlite::params![
+                id,
+                new.key,
+                kind,
+                parent.as_ref().map(|parent| parent.seq),
+                feature,
+                new.title.trim(),
+                new.description,
+                new.priority,
+                stored_status(kind, Status::Pending),
+                new.max_retries,
+                self.created_by,
+                self.now,
+                parent.as_ref().is_some_and(Place::is_closed),
+                span.start,
+                span.end,
+            ])?;
+            if added > 0 {
+                let seq = self.tx.last_insert_rowid();
                 if let Some(parent) = &parent {
                     counters::child_changed(self.tx, parent.seq, false, true)?;
                 }
