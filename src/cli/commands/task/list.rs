@@ -29,7 +29,7 @@ pub(super) fn run(filter: &Filter, json: bool, setup: &Setup, out: &mut dyn Writ
     let snapshot = store.snapshot(Timestamp::now())?;
     let tasks = filter.apply(&store, &snapshot)?;
     if json {
-        write_json(out, &store, &snapshot, &tasks, |_| None)?;
+        write_json(out, &store, &snapshot, tasks.into_iter().map(|task| (task, None)))?;
     } else {
         list::write(out, &snapshot, &tasks, &feature_names(&store)?, setup.terminal())?;
     }
@@ -64,24 +64,28 @@ impl StatusFilter {
     }
 }
 
-/// Writes these tasks as an array. Only the graph is in memory: their texts are read a few at a time,
-/// and what is read is written before the next, so that a slow reader does not keep the database open.
+/// Writes these tasks as an array, each with its depth if it has one. Only the graph is in memory:
+/// their texts are read a few at a time, and what is read is written before the next, so that a slow
+/// reader does not keep the database open.
 pub(super) fn write_json(
     out: &mut dyn Write,
     store: &Store,
     snapshot: &Snapshot,
-    tasks: &[usize],
-    depth: impl Fn(usize) -> Option<usize>,
+    mut tasks: impl Iterator<Item = (usize, Option<usize>)>,
 ) -> Result<()> {
     let features = feature_names(store)?;
     let mut array = Array::begin(out)?;
-    for some in tasks.chunks(READ_AT_ONCE) {
-        let ids: Vec<TaskId> = some.iter().map(|&index| snapshot.tasks[index].id).collect();
-        for (&index, task) in some.iter().zip(store.tasks(&ids)?) {
+    loop {
+        let some: Vec<_> = tasks.by_ref().take(READ_AT_ONCE).collect();
+        if some.is_empty() {
+            break;
+        }
+        let ids: Vec<TaskId> = some.iter().map(|&(index, _)| snapshot.tasks[index].id).collect();
+        for ((index, depth), task) in some.into_iter().zip(store.tasks(&ids)?) {
             // Deleted since the snapshot was taken, if it is not there.
             let Some(task) = task else { continue };
             let view = TaskView::new(&task, snapshot, index, &features);
-            array.push(&TaskView { depth: depth(index), ..view })?;
+            array.push(&TaskView { depth, ..view })?;
         }
     }
     array.end()?;

@@ -23,13 +23,8 @@ pub(super) fn run(
         None => snapshot.roots(),
     };
     if json {
-        let walk = snapshot.walk(&roots);
-        let tasks: Vec<usize> = walk.iter().map(|&(task, _)| task).collect();
-        let mut depths = vec![None; snapshot.tasks.len()];
-        for (task, depth) in walk {
-            depths[task] = Some(depth);
-        }
-        write_json(out, &store, &snapshot, &tasks, |task| depths[task])?;
+        let walk = snapshot.walk(&roots).into_iter();
+        write_json(out, &store, &snapshot, walk.map(|(task, depth)| (task, Some(depth))))?;
     } else {
         tree::write(out, &snapshot, &roots, setup.terminal())?;
     }
