@@ -86,20 +86,24 @@ impl<'a> TaskView<'a> {
 pub struct Array<'a> {
     out: &'a mut dyn Write,
     is_empty: bool,
+    // Many small writes through `dyn Write` would take longer than making what is written.
+    element: Vec<u8>,
 }
 
 impl<'a> Array<'a> {
     /// Begins an array.
     pub fn begin(out: &'a mut dyn Write) -> io::Result<Array<'a>> {
         out.write_all(b"[")?;
-        Ok(Array { out, is_empty: true })
+        Ok(Array { out, is_empty: true, element: Vec::new() })
     }
 
     /// Adds an element.
     pub fn push(&mut self, element: &impl Serialize) -> io::Result<()> {
-        self.out.write_all(if self.is_empty { b"\n" } else { b",\n" })?;
+        self.element.clear();
+        self.element.extend_from_slice(if self.is_empty { b"\n" } else { b",\n" });
         self.is_empty = false;
-        Ok(serde_json::to_writer(&mut *self.out, element)?)
+        serde_json::to_writer(&mut self.element, element)?;
+        self.out.write_all(&self.element)
     }
 
     /// Ends the array.
