@@ -11,13 +11,13 @@ pub struct Summary {
     /// Its id.
     pub id: TaskId,
     /// Its title.
-    pub title: String,
+    pub title: Box<str>,
     /// Lower first.
     pub priority: i32,
     /// The feature it belongs to.
     pub feature: Option<FeatureId>,
     /// Why it failed, or what it is blocked on.
-    pub reason: Option<String>,
+    pub reason: Option<Box<str>>,
     /// It is not to be started before.
     pub not_before: Option<Timestamp>,
     /// How many attempts there were.

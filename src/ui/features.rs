@@ -41,7 +41,7 @@ pub fn list(out: &mut dyn Write, rows: &[FeatureRow<'_>], terminal: Terminal) ->
         ]
     };
     let headings = ["NAME", "STATUS", "DONE", "FILES", "ID"];
-    table::write(out, headings, 0, rows.iter().map(cells).collect(), terminal)
+    table::write(out, headings, 0, rows, cells, terminal)
 }
 
 /// Writes one feature with the trees of its tasks, of which `roots` are the outermost.

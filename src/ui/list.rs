@@ -50,12 +50,12 @@ pub fn write(
             (summary.id.to_string(), Style::new().dimmed()),
             (status, mark.style),
             (priority, Style::new()),
-            (summary.title.clone(), title_style),
+            (summary.title.to_string(), title_style),
             (feature, Style::new().dimmed()),
         ]
     };
     let headings = ["ID", if is_wordy { "STATUS" } else { "" }, "PRIO", "TITLE", "FEATURE"];
-    table::write(out, headings, 3, tasks.iter().map(row).collect(), terminal)
+    table::write(out, headings, 3, tasks, row, terminal)
 }
 
 #[cfg(test)]

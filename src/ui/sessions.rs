@@ -40,7 +40,7 @@ pub fn list(
         ]
     };
     let headings = ["ATTEMPT", "TASK", "#", "OUTCOME", "TIME", "COST", "MODEL", "LOG"];
-    table::write(out, headings, 6, attempts.iter().map(row).collect(), terminal)
+    table::write(out, headings, 6, attempts, row, terminal)
 }
 
 /// Says where the log of a session is, as a link where the terminal knows links.

@@ -16,19 +16,20 @@ const ENOUGH: usize = 20;
 /// One entry: its text and its style.
 pub(super) type Cell = (String, Style);
 
-/// Writes the rows; `flexible` is the column that gives way.
-pub(super) fn write<const N: usize>(
+/// Writes a row for each item; `flexible` is the column that gives way. Rows are made twice, to be
+/// measured and to be written, so that a long table is never in memory as a whole.
+pub(super) fn write<T, const N: usize>(
     out: &mut dyn Write,
     headings: [&str; N],
     flexible: usize,
-    mut rows: Vec<[Cell; N]>,
+    items: &[T],
+    row: impl Fn(&T) -> [Cell; N],
     terminal: Terminal,
 ) -> io::Result<()> {
     let mut widths = [0; N];
-    for row in &mut rows {
-        for ((text, _), widest) in row.iter_mut().zip(&mut widths) {
-            *text = printable(text).into_owned();
-            *widest = width(text).max(*widest);
+    for item in items {
+        for ((text, _), widest) in row(item).iter().zip(&mut widths) {
+            *widest = width(&printable(text)).max(*widest);
         }
     }
     for (width, heading) in widths.iter_mut().zip(headings).filter(|(width, _)| **width > 0) {
@@ -40,14 +41,15 @@ pub(super) fn write<const N: usize>(
         let mut column = 0;
         for ((text, style), width) in cells.into_iter().zip(widths).filter(|(_, width)| *width > 0)
         {
-            line.at(column).push(&cut(text, width), style);
+            line.at(column).push(&cut(&printable(text), width), style);
             column += width + GAP;
         }
         line.write(out)
     };
     draw(headings.map(|heading| (heading, Style::new().dimmed())))?;
-    rows.iter()
-        .try_for_each(|row| draw(row.each_ref().map(|(text, style)| (text.as_str(), *style))))
+    items.iter().try_for_each(|item| {
+        draw(row(item).each_ref().map(|(text, style)| (text.as_str(), *style)))
+    })
 }
 
 /// Makes the columns fit: the flexible one shrinks, and the last ones go to leave it enough.

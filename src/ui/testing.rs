@@ -51,7 +51,7 @@ pub(super) fn snapshot(text: &str) -> Snapshot {
         let (title, reason) = said.split_once(" | ").unwrap_or((said, ""));
         let mut node = work(None);
         let mut summary = summary(task, title);
-        summary.reason = (!reason.is_empty()).then(|| reason.to_owned());
+        summary.reason = (!reason.is_empty()).then(|| reason.into());
         let mut words = words.split(' ').skip(1);
         while let Some(word) = words.next() {
             match word {
@@ -122,7 +122,7 @@ pub(super) fn work(parent: Option<usize>) -> Node {
 pub(super) fn summary(task: usize, title: &str) -> Summary {
     Summary {
         id: id(task),
-        title: title.to_owned(),
+        title: title.into(),
         priority: 0,
         feature: None,
         reason: None,
@@ -141,11 +141,11 @@ pub(super) fn facts(snapshot: &Snapshot, index: usize) -> Task {
         kind: snapshot.kind(index),
         parent: snapshot.parent(index).map(id),
         feature: summary.feature,
-        title: summary.title.clone(),
+        title: summary.title.to_string(),
         description: String::new(),
         priority: summary.priority,
         status: Some(snapshot.graph.nodes()[index].status),
-        reason: summary.reason.clone(),
+        reason: summary.reason.as_deref().map(str::to_owned),
         retries: 0,
         max_retries: None,
         not_before: summary.not_before,

@@ -151,7 +151,7 @@ fn any_snapshot() -> impl Strategy<Value = Snapshot> {
             raw.into_iter().enumerate()
         {
             let mut task = summary(index, &title);
-            (task.reason, task.priority) = (reason, priority);
+            (task.reason, task.priority) = (reason.map(Into::into), priority);
             task.feature = flags.0.then(|| feature(0));
             tasks.push(task);
             let mut node = work(None);
