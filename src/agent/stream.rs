@@ -37,9 +37,12 @@ impl Parser {
         if !line.starts_with(b"{") {
             return false;
         }
-        // A broken character is no reason to lose a verdict; and one check of the whole line is
-        // cheaper than one of each text in it.
-        let line = String::from_utf8_lossy(line);
+        // One check of the whole line is cheaper than one of each text in it, and a broken character
+        // is no reason to lose a verdict.
+        let line = match std::str::from_utf8(line) {
+            Ok(line) => Cow::Borrowed(line),
+            Err(_) => String::from_utf8_lossy(line),
+        };
         serde_json::from_str(&line).map(|line| self.dispatch(line, emit)).is_ok()
     }
 
