@@ -109,8 +109,6 @@ create table attempts (
     session_id text,
     head_before text,
     head_after text,
-    pid integer,
-    pid_started integer,
     constraint ended_means_an_outcome check ((ended_at is null) = (outcome is null))
 ) strict;
 

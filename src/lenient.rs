@@ -51,6 +51,12 @@ impl<'de: 'a, 'a> FromText<'de> for Text<'a> {
     }
 }
 
+impl<'de, T: FromText<'de>> FromText<'de> for Object<T> {
+    fn from_text(text: Text<'de>) -> Object<T> {
+        Object(Some(T::from_text(text)))
+    }
+}
+
 impl<'a> Text<'a> {
     pub(crate) fn or_empty(self) -> Cow<'a, str> {
         self.0.unwrap_or_default()

@@ -1,8 +1,6 @@
 //! Which process is behind a run, so that another process can tell whether it is still there. A pid
 //! alone is not enough: pids are used again, and mean nothing in another container or after a reboot.
 
-use std::fs;
-
 /// A process, named so that no other process ever has the same name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
@@ -29,15 +27,15 @@ impl Holder {
 
 #[cfg(target_os = "linux")]
 fn host() -> String {
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     format!("{} {}", boot.trim(), namespace.display())
 }
 
 /// When a living process began, in clock ticks since boot.
 #[cfg(target_os = "linux")]
 fn started(pid: u32) -> Option<u64> {
-    start_in_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    start_in_stat(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -65,7 +63,7 @@ fn output_of(program: &str, arguments: &[&str]) -> Option<String> {
 }
 
 /// The start time in a line of `/proc/PID/stat`; none for a process that is dead already.
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux has /proc"))]
+#[cfg(any(target_os = "linux", test))]
 fn start_in_stat(stat: &str) -> Option<u64> {
     // The name in parentheses may hold anything, blanks and parentheses included.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();

@@ -12,7 +12,7 @@ use super::lines::Lines;
 use super::process::{Message, Process};
 use super::stream::Parser;
 use super::supervisor::{Order, end_marked};
-use super::watch::{Action, EndedBy, Limits, Watch};
+use super::watch::{Action, EndedBy, Limits, Request, Watch};
 use crate::event::AgentEvent;
 
 /// How many pieces of output may wait. A child that writes faster than we read has to wait, too.
@@ -29,15 +29,6 @@ pub enum Input {
     Child(u32, Message),
     /// A person asks for something.
     Request(Request),
-}
-
-/// What a person can ask of a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Request {
-    /// Stop, but clean up first.
-    Interrupt,
-    /// Stop at once.
-    Kill,
 }
 
 /// How a session went.
@@ -211,7 +202,7 @@ impl Session {
             Request::Interrupt => Order::Interrupt,
             Request::Kill => Order::Kill,
         };
-        self.watch.requested(order, Instant::now());
+        self.watch.requested(request, Instant::now());
         self.process.order(order);
     }
 

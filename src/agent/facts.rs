@@ -172,7 +172,7 @@ impl Observer {
         let facts = &mut self.facts;
         facts.trouble = trouble;
         facts.result = finished.text.as_deref().map(str::to_owned);
-        facts.duration += finished.duration;
+        facts.duration = facts.duration.saturating_add(finished.duration);
         facts.turns = facts.turns.saturating_add(finished.turns);
         facts.denials = facts.denials.saturating_add(finished.denials);
         facts.input_tokens = facts.input_tokens.saturating_add(finished.input_tokens);

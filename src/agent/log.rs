@@ -1,8 +1,8 @@
 //! The file that the raw stream of a session goes to, readable by its owner alone.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -19,13 +19,26 @@ pub fn directory(temporary: &Path, project: &Path) -> PathBuf {
 pub fn create(directory: &Path, name: &str, now: Timestamp) -> Result<(PathBuf, File)> {
     let time: String = now.to_string().chars().filter(char::is_ascii_digit).collect();
     let path = directory.join(format!("{time}-{name}.log"));
-    let file = DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)
+    let file = make_directories(directory)
         .and_then(|()| create_private(&path))
         .with_context(|| format!("can't write the log `{}`", path.display()))?;
     Ok((path, file))
+}
+
+/// Makes the directory for its owner alone, and what is missing above it for everybody: another user of
+/// the machine has logs in the same place.
+fn make_directories(directory: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> = directory.ancestors().take_while(|place| !place.exists()).collect();
+    for place in missing.iter().rev() {
+        let mode = if *place == directory { 0o700 } else { 0o1777 };
+        match DirBuilder::new().mode(mode).create(place) {
+            // As the mode that was asked for is subject to the umask.
+            Ok(()) => fs::set_permissions(place, Permissions::from_mode(mode))?,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 fn create_private(path: &Path) -> io::Result<File> {
@@ -34,8 +47,6 @@ fn create_private(path: &Path) -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
 
     #[test]
@@ -48,6 +59,8 @@ mod tests {
         assert!(path.ends_with("20261116030543000-a-000001.log"), "{}", path.display());
         assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(logs.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        let shared = logs.parent().unwrap().metadata().unwrap().permissions().mode();
+        assert_eq!(shared & 0o7777, 0o1777, "others have logs there, too");
         assert!(create(&logs, "a-000001", now).is_err());
     }
 }

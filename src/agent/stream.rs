@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::wire::{Block, Event, Line, Message, RateLimitInfo};
 use crate::event::{AgentEvent, Finished, LimitStatus, RateLimit, Speaker, Started};
-use crate::lenient::Number;
+use crate::lenient::{Number, Object};
 
 /// Reads the lines of one session, in order.
 #[derive(Debug, Default)]
@@ -43,7 +43,14 @@ impl Parser {
             Ok(line) => Cow::Borrowed(line),
             Err(_) => String::from_utf8_lossy(line),
         };
-        serde_json::from_str(&line).map(|line| self.dispatch(line, emit)).is_ok()
+        match serde_json::from_str(&line) {
+            Ok(line) => self.dispatch(line, emit),
+            Err(_) => match mend_surrogates(&line).as_deref().map(serde_json::from_str) {
+                Some(Ok(line)) => self.dispatch(line, emit),
+                Some(Err(_)) | None => return false,
+            },
+        }
+        true
     }
 
     fn dispatch<'a>(&mut self, line: Line<'a>, emit: &mut dyn FnMut(AgentEvent<'_>)) {
@@ -125,7 +132,7 @@ impl Parser {
             thinking_seen = std::mem::take(&mut pieces.thinking);
         }
         let model = message.model.or_empty();
-        for block in message.content.0 {
+        for block in message.content.0.into_iter().filter_map(|block| block.0) {
             match block.kind.as_str() {
                 "text" => {
                     let text = block.text.or_empty();
@@ -149,6 +156,36 @@ impl Parser {
     }
 }
 
+/// The line with every half of a surrogate pair replaced, as is left of an emoji that was cut in two;
+/// none if there is no such half.
+fn mend_surrogates(line: &str) -> Option<String> {
+    let unit = |text: &str| {
+        let digits = text.strip_prefix("\\u")?.get(..4)?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    let mut mended = String::new();
+    let mut rest = line;
+    while let Some(at) = rest.find('\\') {
+        let (before, escape) = rest.split_at(at);
+        mended.push_str(before);
+        let length = match unit(escape) {
+            Some(0xd800..=0xdbff) if matches!(unit(&escape[6..]), Some(0xdc00..=0xdfff)) => 12,
+            Some(0xd800..=0xdfff) => {
+                mended.push_str("\\ufffd");
+                rest = &escape[6..];
+                continue;
+            }
+            Some(_) => 6,
+            // Any other escape is two characters, of which the second may be longer than a byte.
+            None => 1 + escape[1..].chars().next().map_or(0, char::len_utf8),
+        };
+        mended.push_str(&escape[..length]);
+        rest = &escape[length..];
+    }
+    mended.push_str(rest);
+    (mended != line).then_some(mended)
+}
+
 /// How much of a whole block came in pieces before. What is left goes to the next block.
 fn seen_of(text: &str, pieces: &mut usize) -> usize {
     let mut seen = (*pieces).min(text.len());
@@ -161,7 +198,7 @@ fn seen_of(text: &str, pieces: &mut usize) -> usize {
 
 fn user(message: Message<'_>, from: Speaker, emit: &mut dyn FnMut(AgentEvent<'_>)) {
     let mut told = false;
-    for block in message.content.0 {
+    for block in message.content.0.into_iter().filter_map(|block| block.0) {
         if block.kind.as_str() == "tool_result" {
             let error = block.is_error.0.then(|| join(block.content.0));
             emit(AgentEvent::ToolResult { from, id: block.tool_use_id.or_empty(), error });
@@ -174,7 +211,8 @@ fn user(message: Message<'_>, from: Speaker, emit: &mut dyn FnMut(AgentEvent<'_>
 }
 
 /// The texts among these blocks, a line each.
-fn join<'a>(mut blocks: Vec<Block<'a>>) -> Cow<'a, str> {
+fn join<'a>(blocks: Vec<Object<Block<'a>>>) -> Cow<'a, str> {
+    let mut blocks: Vec<Block<'a>> = blocks.into_iter().filter_map(|block| block.0).collect();
     match blocks.len() {
         0 => Cow::Borrowed(""),
         1 => blocks.remove(0).text.or_empty(),

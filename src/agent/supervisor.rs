@@ -5,11 +5,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -238,12 +237,12 @@ fn descendants(root: Pid) -> Vec<Pid> {
 /// Every living process with its parent.
 #[cfg(target_os = "linux")]
 fn processes() -> Vec<(i32, i32)> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     entries
         .filter_map(|entry| {
             let entry = entry.ok()?;
             let pid = entry.file_name().to_str()?.parse().ok()?;
-            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+            let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
             Some((pid, parent_in_stat(&stat)?))
         })
         .collect()
@@ -264,7 +263,7 @@ fn processes() -> Vec<(i32, i32)> {
 }
 
 /// The parent in a line of `/proc/PID/stat`; none for a process that is dead already.
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux has /proc"))]
+#[cfg(any(target_os = "linux", test))]
 fn parent_in_stat(stat: &str) -> Option<i32> {
     // The name in parentheses may hold anything, blanks and parentheses included.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
@@ -278,7 +277,7 @@ fn parent_in_stat(stat: &str) -> Option<i32> {
 pub fn end_marked(variable: &str, value: &str) -> usize {
     let marker = format!("{variable}={value}").into_bytes();
     let is_marked = |pid: i32| {
-        let environment = fs::read(Path::new("/proc").join(pid.to_string()).join("environ"));
+        let environment = std::fs::read(format!("/proc/{pid}/environ"));
         environment.is_ok_and(|it| it.split(|&byte| byte == 0).any(|entry| entry == marker))
     };
     let own = getpid().as_raw_nonzero().get();

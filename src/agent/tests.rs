@@ -239,6 +239,34 @@ fn a_broken_character_does_not_cost_the_line() {
 }
 
 #[test]
+fn half_of_an_emoji_does_not_cost_the_line() {
+    for (json, expected) in [
+        (r"done \ud83d", "done \u{fffd}"),
+        (r"\ude00 \ud83d\ude00", "\u{fffd} 😀"),
+        (r"\ud83d\ud83d\ude00 \\ud83d é", "\u{fffd}😀 \\ud83d é"),
+        (r"\n\ud83dé", "\n\u{fffd}é"),
+    ] {
+        let line = format!("{{\"type\":\"result\",\"subtype\":\"success\",\"result\":\"{json}\"}}");
+        let (mut parser, mut observer) = (Parser::new(), Observer::new());
+        assert!(parser.parse(line.as_bytes(), &mut |event| observer.observe(&event)), "{json}");
+        let facts = observer.into_facts(None);
+        assert_eq!((facts.result.as_deref(), facts.trouble), (Some(expected), None));
+    }
+}
+
+#[test]
+fn an_odd_block_does_not_cost_its_neighbours() {
+    for odd in ["null", "1", "\"text\"", "[]", "{\"type\": 7}"] {
+        let line = format!(
+            "{{\"type\":\"assistant\",\"message\":{{\"content\":[{odd},{{\"type\":\"text\",\"text\":\"said\"}}]}}}}"
+        );
+        let (mut parser, mut observer) = (Parser::new(), Observer::new());
+        parser.parse(line.as_bytes(), &mut |event| observer.observe(&event));
+        assert_eq!(observer.into_facts(None).answer, "said", "{odd}");
+    }
+}
+
+#[test]
 fn an_answer_without_end_is_kept_from_its_end() {
     let mut observer = Observer::new();
     let text = "é".repeat(100_000);

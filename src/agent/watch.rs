@@ -34,6 +34,15 @@ pub enum EndedBy {
     Request,
 }
 
+/// What a person can ask of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request {
+    /// Stop, but clean up first.
+    Interrupt,
+    /// Stop at once.
+    Kill,
+}
+
 /// Watches over one session.
 #[derive(Debug)]
 pub(super) struct Watch {
@@ -81,15 +90,14 @@ impl Watch {
     }
 
     /// A person asks for an end: an interrupt lets the agent finish in its own time.
-    pub(super) fn requested(&mut self, order: Order, now: Instant) {
+    pub(super) fn requested(&mut self, request: Request, now: Instant) {
         let why = EndedBy::Request;
-        self.ending = match order {
-            Order::Interrupt => match self.ending {
+        self.ending = match request {
+            Request::Interrupt => match self.ending {
                 Ending::No => Ending::Asked { why, kill_at: now + self.limits.exit_grace },
                 other => other,
             },
-            Order::Terminate => Ending::Asked { why, kill_at: now + GRACE },
-            Order::Kill => Ending::Killed { why, sweep_at: now + GRACE },
+            Request::Kill => Ending::Killed { why, sweep_at: now + GRACE },
         };
     }
 
@@ -234,7 +242,7 @@ mod tests {
     #[test]
     fn a_request_comes_before_any_limit() {
         let (mut watch, start) = watch(None);
-        watch.requested(Order::Interrupt, start);
+        watch.requested(Request::Interrupt, start);
         assert_eq!(watch.expire(start + after(9)), None);
         assert_eq!(watch.expire(start + after(10)), Some(Action::Order(Order::Kill)));
         assert_eq!(watch.ended_by(), EndedBy::Request);

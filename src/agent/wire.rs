@@ -66,7 +66,7 @@ pub(super) struct Message<'a> {
     #[serde(borrow)]
     pub(super) model: Text<'a>,
     #[serde(borrow)]
-    pub(super) content: List<Block<'a>>,
+    pub(super) content: List<Object<Block<'a>>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -88,7 +88,7 @@ pub(super) struct Block<'a> {
     pub(super) tool_use_id: Text<'a>,
     pub(super) is_error: Truth,
     #[serde(borrow)]
-    pub(super) content: List<Block<'a>>,
+    pub(super) content: List<Object<Block<'a>>>,
 }
 
 /// Content that is a plain text is one block of text.

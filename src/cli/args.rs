@@ -60,7 +60,7 @@ pub(super) enum Command {
         /// Which attempt on the task
         number: Option<u32>,
         /// Print the raw log instead; of a task, that of its last session
-        #[arg(long, requires = "id")]
+        #[arg(long, requires = "id", conflicts_with = "json")]
         raw: bool,
         #[command(flatten)]
         json: Json,

@@ -56,7 +56,9 @@ impl Setup {
     /// The database of the session we are called from, else the project's.
     pub(super) fn database_path(&self) -> Result<PathBuf> {
         match self.environment.db() {
-            Some(path) => Ok(path),
+            Some(path) if path.exists() => Ok(path),
+            Some(path) => Err(anyhow!("RALPH_DB names `{}`, which does not exist", path.display()))
+                .hint("unset RALPH_DB to work on the project you are in"),
             None => Ok(self.project()?.database()),
         }
     }
@@ -119,7 +121,9 @@ impl Setup {
 /// Takes back what dead processes have claimed, and ends what is left of them.
 pub(super) fn take_back(store: &mut Store) -> Result<Vec<TakenBack>> {
     let taken = store.take_back(Holder::is_gone, Timestamp::now())?;
-    for claim in &taken {
+    // A run that is only silent may be anywhere, or this be a copy of its database: its agents are
+    // not ours to end.
+    for claim in taken.iter().filter(|claim| claim.gone) {
         agent::end_marked(agent::ATTEMPT_VARIABLE, &claim.attempt.to_string());
     }
     Ok(taken)

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use anyhow::{Result, anyhow};
-use rusqlite::{OptionalExtension, Transaction};
+use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::add::random_bits;
 use super::log::log;
@@ -59,6 +59,25 @@ pub struct Ending {
     pub max_retries: u32,
     /// When the task may be tried again, if it is to be.
     pub not_before: Option<Timestamp>,
+}
+
+/// What is known of the session of an attempt; what is none is not known yet.
+#[derive(Debug, Clone, Default)]
+#[expect(
+    missing_docs,
+    reason = "the fields are the columns of the table, which says what they are"
+)]
+pub struct SessionRecord {
+    pub model: Option<String>,
+    pub exit_code: Option<i32>,
+    pub cost_usd: Option<f64>,
+    pub input_tokens: Option<i64>,
+    pub output_tokens: Option<i64>,
+    pub turns: Option<i64>,
+    pub log_path: Option<String>,
+    pub session_id: Option<String>,
+    pub head_before: Option<String>,
+    pub head_after: Option<String>,
 }
 
 /// The claim was taken back in the meantime: the task is no longer ours, and nothing was changed.
@@ -139,6 +158,40 @@ impl Store {
         })
     }
 
+    /// Adds to what is known of the session of a claim.
+    pub fn record_session(&mut self, claim: &Claim, session: &SessionRecord) -> Result<()> {
+        self.write(|tx| {
+            let recorded = tx.execute(
+                "update attempts
+                 set model = coalesce(?2, model),
+                     exit_code = coalesce(?3, exit_code),
+                     cost_usd = coalesce(?4, cost_usd),
+                     input_tokens = coalesce(?5, input_tokens),
+                     output_tokens = coalesce(?6, output_tokens),
+                     turns = coalesce(?7, turns),
+                     log_path = coalesce(?8, log_path),
+                     session_id = coalesce(?9, session_id),
+                     head_before = coalesce(?10, head_before),
+                     head_after = coalesce(?11, head_after)
+                 where id = ?1 and ended_at is null",
+                params![
+                    claim.attempt,
+                    session.model,
+                    session.exit_code,
+                    session.cost_usd,
+                    session.input_tokens,
+                    session.output_tokens,
+                    session.turns,
+                    session.log_path,
+                    session.session_id,
+                    session.head_before,
+                    session.head_after,
+                ],
+            )?;
+            if recorded == 0 { Err(ClaimLost { task: claim.task }.into()) } else { Ok(()) }
+        })
+    }
+
     #[expect(clippy::needless_pass_by_value, reason = "a claim ends here and can't be used again")]
     /// Ends a claim: records how the attempt ended and what becomes of the task.
     pub fn finish(&mut self, claim: Claim, ending: &Ending, now: Timestamp) -> Result<()> {
@@ -173,7 +226,8 @@ impl Store {
                      max(
                          coalesce((select max(updated_at) from tasks), ''),
                          coalesce((select max(started_at) from attempts), ''),
-                         coalesce((select max(ended_at) from attempts), '')
+                         coalesce((select max(ended_at) from attempts), ''),
+                         coalesce((select max(at) from task_logs), '')
                      )",
                 [],
                 |row| Ok((row.get(0)?, row.get::<_, String>(1)?.parse().ok())),

@@ -19,7 +19,7 @@ pub(super) fn done_changed(tx: &Transaction<'_>, task: i64, done: bool) -> Resul
     spread(tx, vec![News::Done { task, done }])
 }
 
-/// A person began or ceased to hold the task, which waits for nothing else.
+/// A person began or ceased to hold the task. That changes nothing inside while it waits anyway.
 pub(super) fn hold_changed(tx: &Transaction<'_>, task: i64, held: bool) -> Result<()> {
     let waits: i64 = tx
         .prepare_cached("select waits from tasks where seq = ?")?

@@ -1,5 +1,5 @@
 //! The only SQL: facts in, facts out. It knows the rules of the graph from `dag` and keeps what
-//! follows from them beside the facts; it has never heard of processes, prompts or colours.
+//! follows from them beside the facts; it has never heard of prompts or colours.
 
 mod add;
 mod attempts;
@@ -31,7 +31,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
 pub use add::NewTask;
-pub use attempts::{Activity, Claim, ClaimLost, Ending, NewRun, Target};
+pub use attempts::{Activity, Claim, ClaimLost, Ending, NewRun, SessionRecord, Target};
 pub use check::Finding;
 pub use import::Imported;
 pub use problem::{Problem, explain};

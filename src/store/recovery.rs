@@ -23,6 +23,8 @@ pub struct TakenBack {
     pub task: TaskId,
     /// The attempt, of which processes may be left.
     pub attempt: AttemptId,
+    /// Whether the process of its run is known to be gone, and was not only silent for too long.
+    pub gone: bool,
 }
 
 impl Store {
@@ -35,19 +37,23 @@ impl Store {
         if !self.has_claims()? {
             return Ok(Vec::new());
         }
-        let gone =
-            |claim: &OpenClaim| claim.is_expired(now) || claim.holder().is_none_or(|h| is_gone(&h));
-        if !self.read(open_claims)?.iter().any(gone) {
+        let is_gone = |claim: &OpenClaim| claim.holder().is_none_or(|holder| is_gone(&holder));
+        let is_lost = |claim: &&OpenClaim| claim.is_expired(now) || is_gone(claim);
+        if !self.read(open_claims)?.iter().any(|claim| is_lost(&claim)) {
             return Ok(Vec::new());
         }
         self.write(|tx| {
             let mut taken = Vec::new();
-            for claim in open_claims(tx)?.iter().filter(|claim| gone(claim)) {
-                let reason = "the process that worked on it is gone";
+            for claim in open_claims(tx)?.iter().filter(is_lost) {
+                let gone = is_gone(claim);
+                let reason = match gone {
+                    true => "the process that worked on it is gone",
+                    false => "its run has been silent for too long",
+                };
                 close_attempt(tx, claim.attempt, Outcome::Crashed, Some(reason), now)?;
                 log(tx, claim.task, LogEvent::Crashed, Some(claim.attempt), reason, now)?;
                 let task = Place::load(tx, claim.task)?.id;
-                taken.push(TakenBack { task, attempt: claim.attempt });
+                taken.push(TakenBack { task, attempt: claim.attempt, gone });
             }
             Ok(taken)
         })

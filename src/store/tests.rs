@@ -316,7 +316,7 @@ fn a_claim_that_was_taken_back_changes_nothing_any_more() {
     let task = bench.add(titled("task"));
     let late = bench.claim().unwrap();
     let taken = bench.store.take_back(|_| true, bench.now).unwrap();
-    assert_eq!(taken, [TakenBack { task, attempt: late.attempt }]);
+    assert_eq!(taken, [TakenBack { task, attempt: late.attempt, gone: true }]);
     let claim = bench.claim().unwrap();
     let error = bench.store.finish(late, &ending(Outcome::Done), bench.now).unwrap_err();
     assert_eq!(error.downcast_ref(), Some(&ClaimLost { task }));
@@ -338,7 +338,32 @@ fn a_silent_run_loses_its_claims_and_one_that_speaks_keeps_them() {
     bench.store.heartbeat(bench.run, later).unwrap();
     assert_eq!(bench.store.take_back(alive, later).unwrap(), []);
     let much_later = later.plus(LEASE + Duration::from_secs(1));
-    assert_eq!(bench.store.take_back(alive, much_later).unwrap().len(), 1);
+    let taken = bench.store.take_back(alive, much_later).unwrap();
+    assert_eq!(taken.iter().map(|claim| claim.gone).collect::<Vec<_>>(), [false]);
+}
+
+#[test]
+fn what_is_known_of_a_session_stays_with_its_attempt() {
+    let mut bench = Bench::new();
+    let task = bench.add(titled("task"));
+    let claim = bench.claim().unwrap();
+    let model = SessionRecord { model: Some("opus".into()), ..SessionRecord::default() };
+    bench.store.record_session(&claim, &model).unwrap();
+    let rest = SessionRecord {
+        log_path: Some("/tmp/log".into()),
+        cost_usd: Some(0.5),
+        turns: Some(7),
+        ..SessionRecord::default()
+    };
+    bench.store.record_session(&claim, &rest).unwrap();
+    let attempt = &bench.store.attempts(task).unwrap()[0];
+    assert_eq!(attempt.model.as_deref(), Some("opus"));
+    assert_eq!(attempt.log_path.as_deref(), Some("/tmp/log"));
+    assert_eq!((attempt.cost_usd, attempt.turns), (Some(0.5), Some(7)));
+    assert!(bench.store.activity().unwrap().cost_usd > 0.4);
+    bench.apply(Verb::Done, task);
+    let error = bench.store.record_session(&claim, &rest).unwrap_err();
+    assert!(error.is::<ClaimLost>(), "somebody else has decided");
 }
 
 #[test]
@@ -380,6 +405,10 @@ fn resetting_a_group_resets_what_stopped_inside_and_keeps_what_is_done() {
     bench.apply(Verb::Block, group);
     assert_eq!(bench.state(group), State::Blocked);
     bench.apply(Verb::Reset, group);
+    assert_eq!(
+        bench.store.apply(Verb::Reset, &group.to_string(), None, None, bench.now).unwrap(),
+        []
+    );
     assert_eq!(
         [group, done, failed, blocked].map(|id| bench.state(id)),
         [State::InProgress, State::Done, State::Ready, State::Ready]

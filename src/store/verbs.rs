@@ -29,10 +29,10 @@ impl Store {
         }
         self.write_durably(|tx| {
             let place = resolve::task(tx, task)?;
-            let mut places = vec![place.clone()];
-            if verb == Verb::Reset && place.kind == Kind::Group {
-                places.extend(stopped_inside(tx, place.seq)?);
-            }
+            let places = match (verb, place.kind) {
+                (Verb::Reset, Kind::Group) => stopped_inside(tx, place.seq)?,
+                _ => vec![place],
+            };
             for place in &places {
                 change_status(tx, place, verb, reason, author, now)?;
             }
@@ -115,13 +115,13 @@ pub(super) fn set_status(
     Ok(())
 }
 
-/// What failed or is blocked inside a group, at any depth.
+/// What failed or is blocked inside a group, at any depth, and the group itself if it is.
 fn stopped_inside(tx: &Transaction<'_>, group: i64) -> Result<Vec<Place>> {
     let mut query = tx.prepare(&format!(
         "{INSIDE}
          select seq
          from inside join tasks using (seq)
-         where seq <> ?1 and status in ('blocked', 'failed')
+         where status in ('blocked', 'failed')
          order by seq"
     ))?;
     let seqs: Vec<i64> = query.query_map([group], |row| row.get(0))?.collect::<Result<_, _>>()?;

@@ -60,7 +60,9 @@ impl SessionView {
                 self.flow(out, Open::Thought(*from), text)?;
             }
             AgentEvent::Text { from, text, seen, model } => {
-                self.model(out, model)?;
+                if *from == Speaker::Agent {
+                    self.model(out, model)?;
+                }
                 self.flow(out, Open::Text(*from), &text[*seen..])?;
                 self.close(out)?;
             }
@@ -171,10 +173,9 @@ impl SessionView {
     }
 
     fn tool_error(&mut self, out: &mut dyn Write, from: Speaker, error: &str) -> io::Result<()> {
-        let error = strip_tags(error);
         let mut lines = error.lines().filter(|line| !line.trim().is_empty());
         for text in lines.by_ref().take(ERROR_LINES) {
-            self.line(out, from)?.skip(3).push(text, Style::new().red()).write(out)?;
+            self.line(out, from)?.skip(3).push(&strip_tags(text), Style::new().red()).write(out)?;
         }
         match lines.count() {
             0 => Ok(()),
@@ -193,11 +194,11 @@ impl SessionView {
     fn rate_limit(&mut self, out: &mut dyn Write, limit: &RateLimit<'_>) -> io::Result<()> {
         let how = match limit.status {
             LimitStatus::Allowed => return Ok(()),
-            LimitStatus::Warning => "the usage limit is near",
-            LimitStatus::Rejected => "the usage limit is reached",
+            LimitStatus::Warning => "the usage limit is near; it resets at",
+            LimitStatus::Rejected => "the usage limit is reached until",
         };
         let resets = limit.resets_at.and_then(Timestamp::from_epoch);
-        let resets = resets.map_or(String::new(), |at| format!(" until {}", moment(at)));
+        let resets = resets.map_or(" an unknown time".to_owned(), |at| format!(" {}", moment(at)));
         let window = limit.window.as_deref().map_or(String::new(), |it| format!(" ({it})"));
         self.remark(out, &format!("{how}{resets}{window}"))
     }
@@ -251,7 +252,7 @@ fn reason(finished: &Finished<'_>) -> Cow<'static, str> {
     }
 }
 
-/// The text without `<tags>`.
+/// A line without `<tags>`.
 fn strip_tags(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
@@ -259,7 +260,9 @@ fn strip_tags(text: &str) -> String {
         plain.push_str(&rest[..start]);
         let tag = &rest[start..];
         let is_tag = tag[1..].starts_with(|c: char| c == '/' || c.is_ascii_alphabetic());
-        match tag.find(['>', '\n']).filter(|&end| is_tag && tag.as_bytes()[end] == b'>') {
+        // A tag has no other inside it: so no character is looked at more than twice.
+        let end = tag[1..].find(['<', '>']).map(|end| end + 1);
+        match end.filter(|&end| is_tag && tag.as_bytes()[end] == b'>') {
             Some(end) => rest = &tag[end + 1..],
             None => {
                 plain.push('<');

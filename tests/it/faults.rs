@@ -549,7 +549,10 @@ fn a_database_that_the_environment_names_and_that_cannot_be_is_told_so() {
     let project = Project::new();
     let mut command = project.ralph_command(["task", "add", "x"]);
     command.env("RALPH_DB", project.base().join("nowhere/progress.db"));
-    insta::assert_snapshot!(project.masked(&project.run(command, None).fails(1)), @"error: can't create `[BASE]/nowhere/progress.db`: No such file or directory (os error 2)");
+    insta::assert_snapshot!(project.masked(&project.run(command, None).fails(1)), @"
+    error: RALPH_DB names `[BASE]/nowhere/progress.db`, which does not exist
+    hint: unset RALPH_DB to work on the project you are in
+    ");
     assert!(!project.base().join("nowhere").exists());
 }
 

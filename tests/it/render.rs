@@ -146,6 +146,17 @@ fn retries_and_refusals_are_told() {
     ");
 }
 
+#[test]
+fn a_tool_error_of_nothing_but_tags_takes_no_time() {
+    let error = "<a".repeat(5_000_000);
+    let (mut out, mut view) = (Vec::new(), SessionView::new(NARROW, Path::new("/")));
+    let error = Some(error.as_str().into());
+    let event = AgentEvent::ToolResult { from: Speaker::Agent, id: "".into(), error };
+    let began = std::time::Instant::now();
+    view.show(&mut out, &event).unwrap();
+    assert!(began.elapsed() < std::time::Duration::from_secs(10), "{:?}", began.elapsed());
+}
+
 proptest! {
     #[test]
     fn nothing_an_agent_says_reaches_the_terminal_raw(texts in prop::collection::vec(".{0,20}|[\u{0}-\u{1f}\u{7f}-\u{9f}a]{0,8}", 1..8)) {

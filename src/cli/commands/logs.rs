@@ -104,9 +104,9 @@ fn copy_raw(attempt: &Attempt, out: &mut dyn Write) -> Result<()> {
 /// Shows a session again, through the same view as when it happened.
 fn replay(attempt: &Attempt, setup: &Setup, out: &mut dyn Write) -> Result<()> {
     let mut log = open(attempt)?;
-    let root = setup.project()?;
+    let root = setup.project().map_or(setup.directory()?, |project| project.root().to_owned());
     let (mut parser, mut lines) = (Parser::new(), Lines::default());
-    let mut view = SessionView::new(setup.terminal(), root.root());
+    let mut view = SessionView::new(setup.terminal(), &root);
     let mut buffer = vec![0; 64 << 10];
     let mut shown = Ok(());
     loop {

@@ -15,6 +15,9 @@ pub(super) fn run(verb: Verb, id: &str, reason: Option<&str>, setup: &Setup) -> 
         Verb::Block => "is blocked",
         Verb::Reset => "is pending again",
     };
+    if changed.is_empty() {
+        setup.say("nothing inside has failed or is blocked");
+    }
     for id in changed {
         setup.say(&format!("{id} {state}"));
     }
