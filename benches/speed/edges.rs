@@ -64,23 +64,25 @@ impl Chain {
     /// Makes the task beside the chain wait for its first one.
     fn fits(&mut self) -> Result<Duration> {
         let (first, beside) = (self.first.to_string(), self.beside.to_string());
-        let (time, _) = time(|| self.store.add_dependency(&first, &beside))?;
-        self.store.remove_dependency(&first, &beside)?;
+        let (time, _) = time(|| self.store.add_dependency(&first, &beside, Timestamp::now()))?;
+        self.store.remove_dependency(&first, &beside, Timestamp::now())?;
         Ok(time)
     }
 
     /// Makes the first one wait for a task that was added last.
     fn against(&mut self) -> Result<Duration> {
         let late = add(&mut self.store, "what the first one waits for")?;
-        let (time, _) =
-            time(|| self.store.add_dependency(&late.to_string(), &self.first.to_string()))?;
+        let (time, _) = time(|| {
+            self.store.add_dependency(&late.to_string(), &self.first.to_string(), Timestamp::now())
+        })?;
         Ok(time)
     }
 
     /// Tries to make the first one wait for the last.
     fn cycle(&mut self) -> Result<Duration> {
         let (first, last) = (self.first.to_string(), self.last.to_string());
-        let (time, refused) = time(|| Ok(self.store.add_dependency(&last, &first).is_err()))?;
+        let (time, refused) =
+            time(|| Ok(self.store.add_dependency(&last, &first, Timestamp::now()).is_err()))?;
         ensure!(refused, "a loop was not refused");
         Ok(time)
     }

@@ -7,6 +7,7 @@ use super::rows::Place;
 use super::{Store, counters, order, resolve};
 use crate::dag::TaskId;
 use crate::hint::HintExt;
+use crate::time::Timestamp;
 
 impl Store {
     /// Makes one task wait for another; false if it did already.
@@ -14,15 +15,25 @@ impl Store {
         &mut self,
         blocker: &str,
         blocked: &str,
+        now: Timestamp,
     ) -> Result<(TaskId, TaskId, bool)> {
         self.write(|tx| {
             let (blocker, blocked) = (resolve::task(tx, blocker)?, resolve::task(tx, blocked)?);
-            Ok((blocker.id, blocked.id, add(tx, &blocker, &blocked)?))
+            let added = add(tx, &blocker, &blocked)?;
+            if added {
+                touch(tx, &blocked, now)?;
+            }
+            Ok((blocker.id, blocked.id, added))
         })
     }
 
     /// Makes one task no longer wait for another.
-    pub fn remove_dependency(&mut self, blocker: &str, blocked: &str) -> Result<(TaskId, TaskId)> {
+    pub fn remove_dependency(
+        &mut self,
+        blocker: &str,
+        blocked: &str,
+        now: Timestamp,
+    ) -> Result<(TaskId, TaskId)> {
         self.write(|tx| {
             let (blocker, blocked) = (resolve::task(tx, blocker)?, resolve::task(tx, blocked)?);
             let removed = tx.execute(
@@ -37,9 +48,16 @@ impl Store {
             if !blocker.is_done() {
                 counters::blocker_changed(tx, blocked.seq, false)?;
             }
+            touch(tx, &blocked, now)?;
             Ok((blocker.id, blocked.id))
         })
     }
+}
+
+/// Takes note that a task was changed.
+fn touch(tx: &Transaction<'_>, task: &Place, now: Timestamp) -> Result<()> {
+    tx.execute("update tasks set updated_at = ?2 where seq = ?1", (task.seq, now))?;
+    Ok(())
 }
 
 /// Makes `blocked` wait for `blocker`; false if it did already.

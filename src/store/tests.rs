@@ -134,13 +134,13 @@ impl Bench {
             }
             Operation::AddDependency(a, b, prefer) => {
                 if let (Some(a), Some(b)) = (pick(a), pick_preferred(b, prefer)) {
-                    let added = self.store.add_dependency(&ids[a], &ids[b]);
+                    let added = self.store.add_dependency(&ids[a], &ids[b], self.now);
                     assert_eq!(added.is_err(), closes_loop(&snapshot, a, b), "{added:?}");
                 }
             }
             Operation::RemoveDependency(a, b) => {
                 if let (Some(a), Some(b)) = (pick(a), pick(b)) {
-                    let removed = self.store.remove_dependency(&ids[a], &ids[b]);
+                    let removed = self.store.remove_dependency(&ids[a], &ids[b], self.now);
                     assert_eq!(removed.is_ok(), snapshot.graph.blockers(b).any(|it| it == a));
                 }
             }
@@ -428,6 +428,21 @@ fn the_log_keeps_its_order_when_the_clock_goes_back() {
     let log = bench.store.task_log(task).unwrap();
     let messages: Vec<&str> = log.iter().map(|entry| entry.message.as_str()).collect();
     assert_eq!(messages, ["first", "second", "third"]);
+}
+
+#[test]
+fn every_change_is_the_last_activity() {
+    let mut bench = Bench::new();
+    let [a, b] = ["a", "b"].map(|title| bench.add(titled(title)).to_string());
+    let mut check = |change: &dyn Fn(&mut Store, Timestamp) -> bool| {
+        bench.now = bench.now.plus(Duration::from_secs(60));
+        assert!(change(&mut bench.store, bench.now));
+        assert_eq!(bench.store.activity().unwrap().last, Some(bench.now));
+    };
+    check(&|store, now| store.add_dependency(&a, &b, now).is_ok());
+    check(&|store, now| store.remove_dependency(&a, &b, now).is_ok());
+    check(&|store, now| store.note(&a, "a note", None, now).is_ok());
+    check(&|store, now| store.apply(Verb::Done, &a, None, None, now).is_ok());
 }
 
 #[test]

@@ -155,11 +155,11 @@ impl Churn {
             0..8 => self.add(now),
             8..11 => {
                 let (blocker, blocked) = (self.any(), self.any());
-                self.worker.store.add_dependency(&blocker, &blocked).map(drop)
+                self.worker.store.add_dependency(&blocker, &blocked, Timestamp::now()).map(drop)
             }
             11 => {
                 let (blocker, blocked) = (self.any(), self.any());
-                self.worker.store.remove_dependency(&blocker, &blocked).map(drop)
+                self.worker.store.remove_dependency(&blocker, &blocked, Timestamp::now()).map(drop)
             }
             12..15 => {
                 let verbs = [Verb::Done, Verb::Fail, Verb::Block, Verb::Reset];

@@ -24,12 +24,14 @@ struct DependencyView {
 pub(super) fn run(command: &DepsCommand, setup: &Setup, out: &mut dyn Write) -> Result<Exit> {
     match command {
         DepsCommand::Add { blocker, blocked } => {
-            let (blocker, blocked, added) = setup.store()?.add_dependency(blocker, blocked)?;
+            let (blocker, blocked, added) =
+                setup.store()?.add_dependency(blocker, blocked, Timestamp::now())?;
             let already = if added { "" } else { " already" };
             setup.say(&format!("{blocked} waits for {blocker}{already}"));
         }
         DepsCommand::Rm { blocker, blocked } => {
-            let (blocker, blocked) = setup.store()?.remove_dependency(blocker, blocked)?;
+            let (blocker, blocked) =
+                setup.store()?.remove_dependency(blocker, blocked, Timestamp::now())?;
             setup.say(&format!("{blocked} no longer waits for {blocker}"));
         }
         DepsCommand::List(one) => list(one, setup, out)?,
