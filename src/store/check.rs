@@ -13,6 +13,11 @@ use crate::dag::{Derived, Labels, TaskId};
 /// How many differences are told one by one.
 const SHOWN: usize = 10;
 
+/// Children whose parent is not a group of their feature.
+pub(super) const STRANGE_FAMILIES: &str =
+    "from tasks as child join tasks as parent on parent.seq = child.parent
+     where parent.kind <> 'group' or parent.feature is not child.feature";
+
 /// Something that is wrong with the database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding(String);
@@ -46,10 +51,7 @@ fn check_file(tx: &Transaction<'_>) -> Result<Vec<Finding>> {
     let lines: Vec<String> = query.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
     let mut findings: Vec<Finding> =
         lines.into_iter().filter(|line| line != "ok").map(Finding).collect();
-    let strange_families = "select 1
-         from tasks as child join tasks as parent on parent.seq = child.parent
-         where parent.kind <> 'group' or parent.feature is not child.feature";
-    if tx.prepare(strange_families)?.exists([])? {
+    if tx.prepare(&format!("select 1 {STRANGE_FAMILIES}"))?.exists([])? {
         findings.push(Finding("some tasks are inside what is no group of their feature".into()));
     }
     if tx.prepare("pragma foreign_key_check")?.exists([])? {

@@ -1,7 +1,7 @@
 //! Who waits for whom.
 
 use anyhow::{Result, anyhow, ensure};
-use rusqlite::Transaction;
+use rusqlite::{OptionalExtension, ToSql, Transaction};
 
 use super::rows::Place;
 use super::{Store, counters, order, resolve};
@@ -52,6 +52,44 @@ impl Store {
             Ok((blocker.id, blocked.id))
         })
     }
+}
+
+/// A task outside some others that waits for one of them.
+pub(super) struct Waiter {
+    pub(super) id: TaskId,
+    pub(super) title: String,
+    pub(super) blocker: TaskId,
+}
+
+impl Waiter {
+    /// What to do about it.
+    pub(super) fn hint(&self) -> String {
+        format!("remove that with `ralph task deps rm {} {}`", self.blocker, self.id)
+    }
+}
+
+/// Who waits from outside for one of the tasks that `inside` names, a query that begins with `with` and
+/// takes one parameter.
+pub(super) fn first_waiter(
+    tx: &Transaction<'_>,
+    inside: &str,
+    parameter: impl ToSql,
+) -> Result<Option<Waiter>> {
+    let query = format!(
+        "{inside}
+         select outer_task.id, outer_task.title, inner_task.id
+         from inside
+             join dependencies on blocker = inside.seq
+             join tasks as outer_task on outer_task.seq = blocked
+             join tasks as inner_task on inner_task.seq = blocker
+         where blocked not in inside
+         order by outer_task.seq
+         limit 1"
+    );
+    let waiter = tx.query_row(&query, [parameter], |row| {
+        Ok(Waiter { id: row.get(0)?, title: row.get(1)?, blocker: row.get(2)? })
+    });
+    Ok(waiter.optional()?)
 }
 
 /// Takes note that a task was changed.

@@ -1,11 +1,11 @@
 //! Features: named pieces of work to which tasks belong.
 
 use anyhow::{Result, anyhow};
-use rusqlite::OptionalExtension;
 
 use super::Store;
+use super::dependencies::first_waiter;
 use super::resolve::{self, shorten};
-use crate::dag::{Feature, FeatureId, TaskId};
+use crate::dag::{Feature, FeatureId};
 use crate::hint::HintExt;
 
 impl Store {
@@ -33,25 +33,15 @@ impl Store {
         before_commit: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         self.write_durably(|tx| {
-            let waiting: Option<(TaskId, String, TaskId)> = tx
-                .query_row(
-                    "select outer_task.id, outer_task.title, inner_task.id
-                     from tasks as inner_task
-                         join dependencies on blocker = inner_task.seq
-                         join tasks as outer_task on outer_task.seq = blocked
-                     where inner_task.feature = ?1 and outer_task.feature is not ?1
-                     order by outer_task.seq
-                     limit 1",
-                    [feature],
-                    |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
-                )
-                .optional()?;
-            if let Some((waiter, title, blocker)) = waiting {
+            let inside = "with inside (seq) as (select seq from tasks where feature = ?1)";
+            if let Some(waiter) = first_waiter(tx, inside, feature)? {
                 return Err(anyhow!(
-                    "the feature can't be deleted: {waiter} \"{}\" waits for its task {blocker}",
-                    shorten(&title)
+                    "the feature can't be deleted: {} \"{}\" waits for its task {}",
+                    waiter.id,
+                    shorten(&waiter.title),
+                    waiter.blocker
                 ))
-                .hint(format!("remove that with `ralph task deps rm {blocker} {waiter}`"));
+                .hint(waiter.hint());
             }
             tx.execute("delete from tasks where feature = ?", [feature])?;
             tx.execute("delete from features where id = ?", [feature])?;

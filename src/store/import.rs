@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::Store;
-use super::check::{rebuild, rebuild_claims};
+use super::check::{STRANGE_FAMILIES, rebuild, rebuild_claims};
 use super::export::{Dependency, Log, Record, Run, VERSION};
 use super::validate::{check_description, check_key, check_text, check_title};
 use crate::dag::{Attempt, Feature, Kind, Status, Task, TaskId, check_feature_name};
@@ -360,11 +360,11 @@ impl<'a> Import<'a> {
         let wrong: Option<(TaskId, TaskId, Kind)> = self
             .tx
             .query_row(
-                "select child.id, parent.id, parent.kind
-                 from tasks as child join tasks as parent on parent.seq = child.parent
-                 where parent.kind <> 'group' or parent.feature is not child.feature
-                 order by child.seq
-                 limit 1",
+                &format!(
+                    "select child.id, parent.id, parent.kind {STRANGE_FAMILIES}
+                     order by child.seq
+                     limit 1"
+                ),
                 [],
                 |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
             )

@@ -3,6 +3,7 @@
 use anyhow::{Result, anyhow, bail, ensure};
 use rusqlite::{OptionalExtension, Transaction};
 
+use super::dependencies::first_waiter;
 use super::resolve::shorten;
 use super::rows::Place;
 use super::validate::{check_description, check_title};
@@ -168,30 +169,15 @@ fn move_task(tx: &Transaction<'_>, place: &Place, parent: Option<&Place>) -> Res
 }
 
 fn plan_deletion(tx: &Transaction<'_>, place: &Place) -> Result<Deletion> {
-    let waiting: Option<(TaskId, String, TaskId)> = tx
-        .query_row(
-            &format!(
-                "{INSIDE}
-                 select outer_task.id, outer_task.title, inner_task.id
-                 from inside
-                     join dependencies on blocker = inside.seq
-                     join tasks as outer_task on outer_task.seq = blocked
-                     join tasks as inner_task on inner_task.seq = blocker
-                 where blocked not in inside
-                 order by outer_task.seq
-                 limit 1"
-            ),
-            [place.seq],
-            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
-        )
-        .optional()?;
-    if let Some((waiter, title, blocker)) = waiting {
+    if let Some(waiter) = first_waiter(tx, INSIDE, place.seq)? {
         return Err(anyhow!(
-            "`{}` can't be deleted: {waiter} \"{}\" waits for {blocker}",
+            "`{}` can't be deleted: {} \"{}\" waits for {}",
             place.id,
-            shorten(&title)
+            waiter.id,
+            shorten(&waiter.title),
+            waiter.blocker
         ))
-        .hint(format!("remove that with `ralph task deps rm {blocker} {waiter}`"));
+        .hint(waiter.hint());
     }
     let count: u32 =
         tx.query_row(&format!("{INSIDE} select count(*) from inside"), [place.seq], |row| {
