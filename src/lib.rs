@@ -9,6 +9,7 @@ pub mod jsonl;
 mod lenient;
 pub mod process;
 pub mod project;
+pub mod prompt;
 pub mod settings;
 pub mod store;
 pub mod time;

@@ -14,6 +14,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("lenient", &[]),
     ("process", &[]),
     ("project", &["hint"]),
+    ("prompt", &["dag", "hint"]),
     ("settings", &["hint"]),
     ("store", &["dag", "hint", "jsonl", "process", "time"]),
     ("time", &[]),
