@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant, SystemTime};
 
 use ralph::agent::{
-    Invocation, Limits, Lines, Listener, Mailbox, Observer, Parser, SUPERVISE, converse, supervise,
+    Invocation, Limits, Lines, Listener, Mailbox, Observer, Parser, backstage, converse,
 };
 use ralph::event::AgentEvent;
 use ralph::ui::Terminal;
@@ -22,10 +22,12 @@ const MEGABYTE: usize = 1 << 20;
 const ROUNDS: usize = 5;
 
 fn main() -> ExitCode {
+    // The library starts its own program again to supervise a session.
+    if let Some(exit) = backstage(std::env::args_os().skip(1)) {
+        return exit;
+    }
     let mut arguments = std::env::args().skip(1);
     match (arguments.next().as_deref(), arguments.next()) {
-        // The library starts its own program again to supervise a session.
-        (Some(SUPERVISE), _) => return supervise(std::env::args_os().skip(2)),
         (Some("child-render"), Some(file)) => measure(|| render(Path::new(&file))),
         (Some("child-bare"), Some(file)) => measure(|| bare(Path::new(&file))),
         _ => table(),
@@ -166,6 +168,7 @@ fn delays(directory: &Path) -> (f64, f64) {
         variables: vec![("FAKE_CLAUDE", "stamp | sleep 5 | ".repeat(200).into())],
         removed: vec![],
         stdin: None,
+        scratch: None,
         directory: directory.to_owned(),
     };
     let limits = Limits { silence: None, exit_grace: Duration::from_secs(10), deadline: None };

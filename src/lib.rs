@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod cli;
 pub mod dag;
+pub mod engine;
 pub mod event;
 pub mod hint;
 pub mod jsonl;

@@ -76,6 +76,11 @@ impl Project {
         self.root.join(DIRECTORY).join("features").join(name)
     }
 
+    /// Where the user's own prompts are.
+    pub fn prompts(&self) -> PathBuf {
+        self.root.join(DIRECTORY).join("prompts")
+    }
+
     /// What should not go into a repository and is not listed in `.gitignore`.
     pub fn missing_ignores(&self) -> Vec<&'static str> {
         let text = fs::read_to_string(self.root.join(".gitignore")).unwrap_or_default();

@@ -22,6 +22,8 @@ pub struct Invocation {
     pub removed: Vec<&'static str>,
     /// What it reads; nothing, if none.
     pub stdin: Option<PathBuf>,
+    /// A directory that is of no use once it has ended, and is removed then.
+    pub scratch: Option<PathBuf>,
     /// Where it runs.
     pub directory: PathBuf,
 }
@@ -35,6 +37,8 @@ pub struct Session {
     pub directory: PathBuf,
     /// A file with what the agent is told about its work.
     pub system_prompt: PathBuf,
+    /// The directory with the files of this session, which is removed with it.
+    pub scratch: Option<PathBuf>,
     /// The model, if not the agent's own choice.
     pub model: Option<String>,
     /// Its `PATH`, with the directory of this ralph first.
@@ -85,9 +89,9 @@ impl Session {
         invocation
     }
 
-    /// Unattended work on files that the person has agreed to, such as building a plan into tasks.
-    pub fn build(&self, prompt: PathBuf) -> Invocation {
-        self.unattended(prompt, &Permission::Everything)
+    /// Unattended work that the person has agreed to, such as building a plan into tasks.
+    pub fn build(&self, prompt: PathBuf, permission: &Permission) -> Invocation {
+        self.unattended(prompt, permission)
     }
 
     /// Unattended work on a task.
@@ -156,6 +160,7 @@ impl Session {
             variables,
             removed: NESTING.to_vec(),
             stdin: None,
+            scratch: self.scratch.clone(),
             directory: self.directory.clone(),
         }
     }
@@ -170,6 +175,7 @@ mod tests {
             program: "claude".into(),
             directory: "/project".into(),
             system_prompt: "/tmp/system.md".into(),
+            scratch: None,
             model: Some("opus".into()),
             path: "/opt/ralph:/usr/bin".into(),
             database: "/project/.ralph/progress.db".into(),
@@ -223,7 +229,7 @@ mod tests {
     #[test]
     fn a_build_may_do_everything() {
         let session = Session { attempt: None, ..session() };
-        insta::assert_snapshot!(shown(&session.build("/tmp/prompt.md".into())), @"
+        insta::assert_snapshot!(shown(&session.build("/tmp/prompt.md".into(), &Permission::Everything)), @"
         claude --append-system-prompt-file /tmp/system.md --model opus --print --verbose --output-format stream-json --include-partial-messages --dangerously-skip-permissions
         PATH=/opt/ralph:/usr/bin
         RALPH_DB=/project/.ralph/progress.db

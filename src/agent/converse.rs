@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::claude::Invocation;
+use super::descendants::Marker;
 use super::facts::{Exit, Facts, Observer};
 use super::lines::Lines;
 use super::process::{Message, Process};
 use super::stream::Parser;
-use super::supervisor::{Order, end_marked};
+use super::supervisor::Order;
 use super::watch::{Action, EndedBy, Limits, Request, Watch};
 use crate::event::AgentEvent;
 
@@ -19,8 +20,9 @@ use crate::event::AgentEvent;
 const MAILBOX: usize = 64;
 /// How long the output may stay open after everything has ended.
 const DRAIN: Duration = Duration::from_secs(1);
-/// By this variable the processes of a session are known.
-const MARKER: &str = "RALPH_SESSION";
+
+/// How many lines of stderr are worth repeating.
+const LAST_WORDS: usize = 5;
 
 /// Everything that can happen to a session, in one order.
 #[derive(Debug)]
@@ -44,6 +46,15 @@ pub struct Report {
     pub long_lines: usize,
     /// Whether the log is complete.
     pub logged: bool,
+}
+
+impl Report {
+    /// What the program said last, where it is not part of its answer: a few lines of stderr.
+    pub fn last_words(&self) -> Option<String> {
+        let lines: Vec<&str> = self.stderr.lines().filter(|it| !it.trim().is_empty()).collect();
+        let last = &lines[lines.len().saturating_sub(LAST_WORDS)..];
+        Some(last.join("\n")).filter(|it| !it.is_empty())
+    }
 }
 
 /// Where everything arrives that can happen to a session.
@@ -79,6 +90,9 @@ pub trait Listener {
 
     /// That is all for the moment.
     fn caught_up(&mut self);
+
+    /// The agent was asked to stop, and has the time to clean up.
+    fn interrupted(&mut self) {}
 }
 
 /// Runs a session to its end. Its raw output goes to `log`, its events to `listener`.
@@ -89,11 +103,10 @@ pub fn converse(
     log: &mut dyn Write,
     listener: &mut dyn Listener,
 ) -> Result<Report> {
-    let number = getrandom::u32().unwrap_or_default();
-    let marker = format!("{}-{number:08x}", std::process::id());
+    let marker = Marker::new();
     let mut invocation = invocation.clone();
-    invocation.variables.push((MARKER, marker.clone().into()));
-    let sender = mailbox.sender();
+    invocation.variables.push(marker.variable());
+    let (sender, number) = (mailbox.sender(), marker.number);
     // Whoever no longer listens does not want to know.
     let post = move |message| drop(sender.send(Input::Child(number, message)));
     let process = Process::start(&invocation, post)?;
@@ -105,7 +118,6 @@ pub fn converse(
         lines: Lines::default(),
         long_lines: 0,
         logged: true,
-        number,
         marker,
     };
     Ok(session.run(&mailbox.receiver, log, listener))
@@ -119,8 +131,7 @@ struct Session {
     lines: Lines,
     long_lines: usize,
     logged: bool,
-    number: u32,
-    marker: String,
+    marker: Marker,
 }
 
 impl Session {
@@ -143,14 +154,14 @@ impl Session {
             if exit.is_none() {
                 match self.watch.expire(now) {
                     Some(Action::Order(order)) => self.process.order(order),
-                    Some(Action::Sweep) => self.sweep(),
+                    Some(Action::Sweep) => self.marker.end(),
                     Some(Action::Leave) => break,
                     None => {}
                 }
             }
             match self.next(inbox, drain_until) {
                 // Something of an earlier session was still there.
-                Some(Input::Child(number, _)) if number != self.number => {}
+                Some(Input::Child(number, _)) if number != self.marker.number => {}
                 Some(Input::Child(_, Message::Output(bytes))) => self.read(&bytes, log, listener),
                 Some(Input::Child(_, Message::OutputClosed)) => {
                     output_open = false;
@@ -160,19 +171,14 @@ impl Session {
                 Some(Input::Child(_, Message::Ended(status))) => {
                     exit = Some(status);
                     // The supervisor may have been killed. If not, there is nothing left to end.
-                    self.sweep();
+                    self.marker.end();
                     drain_until = Some(Instant::now() + DRAIN);
                 }
-                Some(Input::Request(request)) => self.request(request),
+                Some(Input::Request(request)) => self.request(request, listener),
                 None => {}
             }
         }
         self.finish(exit, listener)
-    }
-
-    /// Ends the processes of this session, the supervisor among them.
-    fn sweep(&self) {
-        end_marked(MARKER, &self.marker);
     }
 
     /// The next input; none when it is time to look at the clock.
@@ -197,13 +203,12 @@ impl Session {
         listener.caught_up();
     }
 
-    fn request(&mut self, request: Request) {
-        let order = match request {
-            Request::Interrupt => Order::Interrupt,
-            Request::Kill => Order::Kill,
-        };
-        self.watch.requested(request, Instant::now());
+    fn request(&mut self, request: Request, listener: &mut dyn Listener) {
+        let order = self.watch.requested(request, Instant::now());
         self.process.order(order);
+        if order == Order::Interrupt {
+            listener.interrupted();
+        }
     }
 
     fn finish(self, exit: Option<Exit>, listener: &mut dyn Listener) -> Report {

@@ -1,6 +1,7 @@
 //! What came of a session: what was said, what it cost, and what went wrong if something did. An exit
 //! status of zero is no success by itself; a success is a result that says so.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::event::{AgentEvent, Finished, LimitStatus, Speaker};
@@ -84,6 +85,28 @@ pub enum Trouble {
     Error(String),
     /// It ended without a result.
     NoResult,
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Trouble::UsageLimit { .. } => f.write_str("the usage limit is reached"),
+            Trouble::RateLimited => f.write_str("too many requests at a time"),
+            Trouble::Overloaded => f.write_str("the API is overloaded"),
+            Trouble::Server(status) => write!(f, "the API failed with status {status}"),
+            Trouble::Connection => f.write_str("the API could not be reached"),
+            Trouble::Authentication => f.write_str("the API key or login was not accepted"),
+            Trouble::NoCredit => f.write_str("there is no credit left"),
+            Trouble::ModelNotFound => f.write_str("there is no such model for this account"),
+            Trouble::PromptTooLong => f.write_str("the prompt is too long for the model"),
+            Trouble::InvalidRequest => f.write_str("the API did not accept the request"),
+            Trouble::MaxTurns => f.write_str("the limit on turns was reached"),
+            Trouble::Budget => f.write_str("the limit on cost was reached"),
+            Trouble::Aborted => f.write_str("the session was stopped"),
+            Trouble::Error(words) => f.write_str(words),
+            Trouble::NoResult => f.write_str("the session ended without a result"),
+        }
+    }
 }
 
 /// Puts the facts together, event by event.

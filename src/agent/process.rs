@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 
 use super::claude::Invocation;
 use super::facts::Exit;
-use super::supervisor::{Order, SUPERVISE};
+use super::supervisor::{Order, SUPERVISE, arguments};
 
 /// How much is read at a time.
 const CHUNK: usize = 64 << 10;
@@ -69,13 +69,9 @@ impl Process {
         invocation: &Invocation,
         post: impl Fn(Message) + Clone + Send + 'static,
     ) -> Result<Process> {
-        let path = invocation.variables.iter().find(|(name, _)| *name == "PATH");
-        let path = path.map(|(_, value)| value.clone()).unwrap_or_default();
-        let program = find_program(&invocation.program, &path, &invocation.directory)
-            .ok_or_else(|| ProgramNotFound { program: invocation.program.clone() })?;
-        let mut supervisor = command(invocation, &program).spawn().with_context(|| {
-            format!("can't start a session in `{}`", invocation.directory.display())
-        })?;
+        let mut command = supervisor(invocation, SUPERVISE)?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut supervisor = command.spawn().with_context(|| not_started(invocation))?;
         let (Some(orders), Some(mut stdout), Some(mut stderr)) =
             (supervisor.stdin.take(), supervisor.stdout.take(), supervisor.stderr.take())
         else {
@@ -109,22 +105,26 @@ impl Process {
     }
 }
 
-fn command(invocation: &Invocation, program: &Path) -> Command {
+/// The supervisor of this kind for an agent, not started yet.
+pub(super) fn supervisor(invocation: &Invocation, kind: &str) -> Result<Command> {
+    let path = invocation.variables.iter().find(|(name, _)| *name == "PATH");
+    let path = path.map(|(_, value)| value.clone()).unwrap_or_default();
+    let program = find_program(&invocation.program, &path, &invocation.directory)
+        .ok_or_else(|| ProgramNotFound { program: invocation.program.clone() })?;
     let mut command = Command::new(own_program());
     command
-        .arg(SUPERVISE)
-        .arg(invocation.stdin.as_deref().map_or(OsStr::new("-"), Path::as_os_str))
-        .arg(program)
-        .args(&invocation.arguments)
+        .arg(kind)
+        .args(arguments(invocation, program))
         .envs(invocation.variables.iter().map(|(name, value)| (name, value)))
-        .current_dir(&invocation.directory)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+        .current_dir(&invocation.directory);
     for name in &invocation.removed {
         command.env_remove(name);
     }
-    command
+    Ok(command)
+}
+
+pub(super) fn not_started(invocation: &Invocation) -> String {
+    format!("can't start a session in `{}`", invocation.directory.display())
 }
 
 /// This very program, even if its file has been replaced since it was started.
@@ -163,7 +163,7 @@ fn wait(mut supervisor: Child) -> Exit {
     }
 }
 
-fn exit_of(status: ExitStatus) -> Exit {
+pub(super) fn exit_of(status: ExitStatus) -> Exit {
     match status.signal() {
         Some(signal) => Exit::Signal(signal),
         None => Exit::Code(status.code().unwrap_or(1)),

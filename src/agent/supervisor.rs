@@ -3,12 +3,13 @@
 //! whatever the agent leaves behind, and it learns by its stdin what to do. When that is closed,
 //! ralph is gone or has had enough, and everything is ended at once.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -20,16 +21,19 @@ use rustix::process::{
 use rustix::stdio::{dup2_stderr, dup2_stdout};
 use signal_hook::low_level::emulate_default_handler;
 
+use super::claude::Invocation;
+use super::descendants::{PATIENCE, descendants};
+
 /// The first argument that makes a ralph a supervisor.
-pub const SUPERVISE: &str = "__supervise";
+pub(super) const SUPERVISE: &str = "__supervise";
 /// How long what the agent left behind has to end by itself.
-const GRACE: Duration = Duration::from_millis(250);
-/// How long it is tried to end what does not end.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const GRACE: Duration = Duration::from_millis(250);
 /// How often it is looked whether an orphan has died.
-const ROUND: Duration = Duration::from_secs(1);
+pub(super) const ROUND: Duration = Duration::from_secs(1);
 /// The exit code when the agent could not be started, as in a shell.
 const NOT_STARTED: u8 = 127;
+/// Stands for a file that there is none of.
+const NONE: &str = "-";
 
 /// What ralph can ask of a supervisor, a byte each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,36 +60,85 @@ impl Order {
     }
 }
 
-/// Supervises an agent: `arguments` are what it reads (`-` for nothing), its program and the rest.
-pub fn supervise(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    let (Some(stdin), Some(program)) = (arguments.next(), arguments.next()) else {
-        return ExitCode::from(NOT_STARTED);
-    };
-    // It fails for the leader of a process group, which we are not: ralph has just started us.
-    let _ = setsid();
-    adopt_orphans();
-    let agent = match start(&stdin, &program, arguments) {
-        Ok(agent) => agent,
-        Err(error) => {
-            // Ralph reads it as the last words of the agent.
-            let _ = write!(io::stderr(), "{error:#}");
-            return ExitCode::from(NOT_STARTED);
-        }
-    };
-    let_go_of_output();
-    let mut supervisor = Supervisor { agent, ended: None };
-    let grace = supervisor.watch();
-    supervisor.sweep(grace);
-    supervisor.exit_alike()
+/// The arguments by which a supervisor is told what to start, after the first.
+pub(super) fn arguments(invocation: &Invocation, program: PathBuf) -> Vec<OsString> {
+    let or_none = |path: &Option<PathBuf>| path.clone().map_or(NONE.into(), PathBuf::into);
+    let own = [or_none(&invocation.stdin), or_none(&invocation.scratch), program.into()];
+    own.into_iter().chain(invocation.arguments.iter().cloned()).collect()
 }
 
-fn start(stdin: &OsStr, program: &OsStr, arguments: impl Iterator<Item = OsString>) -> Result<Pid> {
-    let open = || File::open(stdin).with_context(|| format!("can't read `{}`", stdin.display()));
-    let stdin = if stdin == "-" { Stdio::null() } else { open()?.into() };
-    let child = Command::new(program).args(arguments).stdin(stdin).process_group(0).spawn();
-    let child = child.with_context(|| format!("can't start `{}`", program.display()))?;
-    // The child is waited for by number: `wait` has to see all children, this one among them.
-    Ok(Pid::from_child(&child))
+/// What a supervisor was told to start.
+pub(super) struct Orders {
+    pub(super) stdin: Option<PathBuf>,
+    scratch: Option<PathBuf>,
+    program: OsString,
+    rest: Vec<OsString>,
+}
+
+impl Orders {
+    pub(super) fn read(mut arguments: impl Iterator<Item = OsString>) -> Option<Orders> {
+        let mut path = || arguments.next().map(|it| Some(it).filter(|it| it != NONE));
+        let (stdin, scratch) = (path()?.map(PathBuf::from), path()?.map(PathBuf::from));
+        Some(Orders { stdin, scratch, program: arguments.next()?, rest: arguments.collect() })
+    }
+
+    /// Starts the agent as `adapt` would have it, sees to it with `watch` until it has ended or must,
+    /// and leaves nothing behind, whatever happens.
+    pub(super) fn carry_out(
+        self,
+        adapt: impl FnOnce(&mut Command) -> Result<()>,
+        watch: impl FnOnce(&mut Supervisor) -> Duration,
+    ) -> ExitCode {
+        adopt_orphans();
+        let mut command = Command::new(&self.program);
+        command.args(&self.rest);
+        let started = adapt(&mut command)
+            .and_then(|()| command.spawn().with_context(|| starting(&self.program)));
+        let exit = match started {
+            Ok(child) => {
+                // The child is waited for by number: `wait` has to see all children.
+                let mut supervisor = Supervisor { agent: Pid::from_child(&child), ended: None };
+                let grace = watch(&mut supervisor);
+                supervisor.sweep(grace);
+                Some(supervisor)
+            }
+            Err(error) => {
+                // Ralph reads it as the last words of the agent.
+                let _ = write!(io::stderr(), "{error:#}");
+                None
+            }
+        };
+        if let Some(scratch) = &self.scratch {
+            // Ralph does it as well; but it may have been killed.
+            let _ = fs::remove_dir_all(scratch);
+        }
+        exit.map_or(ExitCode::from(NOT_STARTED), |supervisor| supervisor.exit_alike())
+    }
+}
+
+fn starting(program: &OsStr) -> String {
+    format!("can't start `{}`", program.display())
+}
+
+/// Supervises an agent that nobody sits in front of.
+pub(super) fn supervise(arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let Some(orders) = Orders::read(arguments) else { return ExitCode::from(NOT_STARTED) };
+    // It fails for the leader of a process group, which we are not: ralph has just started us.
+    let _ = setsid();
+    let stdin = orders.stdin.clone();
+    let adapt = |command: &mut Command| {
+        command.process_group(0).stdin(match &stdin {
+            None => Stdio::null(),
+            Some(path) => {
+                File::open(path).with_context(|| format!("can't read `{}`", path.display()))?.into()
+            }
+        });
+        Ok(())
+    };
+    orders.carry_out(adapt, |supervisor| {
+        let_go_of_output();
+        supervisor.watch()
+    })
 }
 
 /// The output is the agent's: as long as we had it, too, nobody would see the agent close it.
@@ -96,9 +149,10 @@ fn let_go_of_output() {
     }
 }
 
-struct Supervisor {
-    agent: Pid,
-    ended: Option<WaitStatus>,
+/// Whoever waits for an agent and for all that it leaves behind.
+pub(super) struct Supervisor {
+    pub(super) agent: Pid,
+    pub(super) ended: Option<WaitStatus>,
 }
 
 impl Supervisor {
@@ -140,7 +194,7 @@ impl Supervisor {
     }
 
     /// Takes note of every child that has ended; false when there is none left.
-    fn reap(&mut self) -> bool {
+    pub(super) fn reap(&mut self) -> bool {
         loop {
             match wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) if pid == self.agent => self.ended = Some(status),
@@ -217,107 +271,9 @@ fn adopt_orphans() {
 #[cfg(not(target_os = "linux"))]
 fn adopt_orphans() {}
 
-/// Every living process below `root`.
-fn descendants(root: Pid) -> Vec<Pid> {
-    let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
-    for (pid, parent) in processes() {
-        children.entry(parent).or_default().push(pid);
-    }
-    let mut found = Vec::new();
-    let mut ahead = vec![root.as_raw_nonzero().get()];
-    while let Some(parent) = ahead.pop() {
-        for pid in children.remove(&parent).unwrap_or_default() {
-            found.extend(Pid::from_raw(pid));
-            ahead.push(pid);
-        }
-    }
-    found
-}
-
-/// Every living process with its parent.
-#[cfg(target_os = "linux")]
-fn processes() -> Vec<(i32, i32)> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    entries
-        .filter_map(|entry| {
-            let entry = entry.ok()?;
-            let pid = entry.file_name().to_str()?.parse().ok()?;
-            let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
-            Some((pid, parent_in_stat(&stat)?))
-        })
-        .collect()
-}
-
-#[cfg(not(target_os = "linux"))]
-fn processes() -> Vec<(i32, i32)> {
-    let Ok(output) = Command::new("ps").args(["-axo", "pid=,ppid="]).output() else {
-        return Vec::new();
-    };
-    String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .filter_map(|line| {
-            let mut numbers = line.split_whitespace().map(str::parse);
-            Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
-        })
-        .collect()
-}
-
-/// The parent in a line of `/proc/PID/stat`; none for a process that is dead already.
-#[cfg(any(target_os = "linux", test))]
-fn parent_in_stat(stat: &str) -> Option<i32> {
-    // The name in parentheses may hold anything, blanks and parentheses included.
-    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
-    let state = fields.next()?;
-    if matches!(state, "Z" | "X") { None } else { fields.next()?.parse().ok() }
-}
-
-/// Ends every process whose environment has this variable with this value: what is left of a session
-/// when its supervisor, too, was killed.
-#[cfg(target_os = "linux")]
-pub fn end_marked(variable: &str, value: &str) -> usize {
-    let marker = format!("{variable}={value}").into_bytes();
-    let is_marked = |pid: i32| {
-        let environment = std::fs::read(format!("/proc/{pid}/environ"));
-        environment.is_ok_and(|it| it.split(|&byte| byte == 0).any(|entry| entry == marker))
-    };
-    let own = getpid().as_raw_nonzero().get();
-    let mut ended = HashSet::new();
-    let began = Instant::now();
-    // Again and again, because a process may have made another just before it ended.
-    while began.elapsed() < PATIENCE {
-        let marked: Vec<i32> = processes()
-            .into_iter()
-            .map(|(pid, _)| pid)
-            .filter(|&pid| pid != own && is_marked(pid))
-            .collect();
-        if marked.is_empty() {
-            break;
-        }
-        for pid in marked {
-            let _ = Pid::from_raw(pid).map(|it| kill_process(it, Signal::KILL));
-            ended.insert(pid);
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    ended.len()
-}
-
-/// Where environments can't be read, the supervisor alone has to be enough.
-#[cfg(not(target_os = "linux"))]
-pub fn end_marked(_variable: &str, _value: &str) -> usize {
-    0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_parent_is_found_behind_any_name() {
-        assert_eq!(parent_in_stat("77 (a b) c) S 42 77"), Some(42));
-        assert_eq!(parent_in_stat("77 (x) Z 42 77"), None);
-        assert_eq!(parent_in_stat(""), None);
-    }
 
     #[test]
     fn orders_survive_the_pipe() {
@@ -335,14 +291,5 @@ mod tests {
         assert!(began.elapsed() >= ROUND / 50);
         output.write_all(b"k").unwrap();
         assert!(matches!(wait_for_input(&input, None), Wake::Input));
-    }
-
-    #[test]
-    fn our_own_children_are_below_us() {
-        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        let found = descendants(getpid()).contains(&Pid::from_child(&child));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert!(found);
     }
 }

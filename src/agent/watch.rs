@@ -37,7 +37,7 @@ pub enum EndedBy {
 /// What a person can ask of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
-    /// Stop, but clean up first.
+    /// Stop, but clean up first. Who asks twice means at once.
     Interrupt,
     /// Stop at once.
     Kill,
@@ -89,16 +89,20 @@ impl Watch {
         self.settled_at = self.settled_at.or(Some(now));
     }
 
-    /// A person asks for an end: an interrupt lets the agent finish in its own time.
-    pub(super) fn requested(&mut self, request: Request, now: Instant) {
+    /// A person asks for an end: an interrupt lets the agent finish in its own time, a second one
+    /// does not.
+    pub(super) fn requested(&mut self, request: Request, now: Instant) -> Order {
         let why = EndedBy::Request;
-        self.ending = match request {
-            Request::Interrupt => match self.ending {
-                Ending::No => Ending::Asked { why, kill_at: now + self.limits.exit_grace },
-                other => other,
-            },
-            Request::Kill => Ending::Killed { why, sweep_at: now + GRACE },
-        };
+        match (request, self.ending) {
+            (Request::Interrupt, Ending::No) => {
+                self.ending = Ending::Asked { why, kill_at: now + self.limits.exit_grace };
+                Order::Interrupt
+            }
+            (Request::Interrupt | Request::Kill, _) => {
+                self.ending = Ending::Killed { why, sweep_at: now + GRACE };
+                Order::Kill
+            }
+        }
     }
 
     /// When to look again.
@@ -242,9 +246,17 @@ mod tests {
     #[test]
     fn a_request_comes_before_any_limit() {
         let (mut watch, start) = watch(None);
-        watch.requested(Request::Interrupt, start);
+        assert_eq!(watch.requested(Request::Interrupt, start), Order::Interrupt);
         assert_eq!(watch.expire(start + after(9)), None);
         assert_eq!(watch.expire(start + after(10)), Some(Action::Order(Order::Kill)));
+        assert_eq!(watch.ended_by(), EndedBy::Request);
+    }
+
+    #[test]
+    fn who_asks_twice_means_at_once() {
+        let (mut watch, start) = watch(None);
+        assert_eq!(watch.requested(Request::Interrupt, start), Order::Interrupt);
+        assert_eq!(watch.requested(Request::Interrupt, start + after(1)), Order::Kill);
         assert_eq!(watch.ended_by(), EndedBy::Request);
     }
 

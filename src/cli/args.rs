@@ -37,7 +37,7 @@ pub(super) enum Command {
     /// Add, show and change tasks
     #[command(subcommand, arg_required_else_help = true)]
     Task(TaskCommand),
-    /// Show and delete features
+    /// Specify, plan, build, show and delete features
     #[command(subcommand, arg_required_else_help = true)]
     Feature(FeatureCommand),
     /// One screen: progress, what runs, what is ready, what waits and for whom, what failed and why
@@ -116,6 +116,8 @@ pub(super) enum TaskCommand {
     /// The id, and nothing else, goes to stdout: A=$(ralph task add "Set up the schema").
     #[command(after_help = ADD_HELP)]
     Add(AddArgs),
+    /// Have Claude interview you about a piece of work and add it as one task
+    Create(Model),
     /// Show one task with its description, attempts and log
     Show(OneTask),
     /// List tasks
@@ -292,6 +294,23 @@ fn retries(text: &str) -> Result<Retries, &'static str> {
 }
 
 #[derive(Debug, Args)]
+pub(super) struct Model {
+    /// The model to use, by any name Claude knows; by default Claude's own choice
+    #[arg(long, value_name = "MODEL")]
+    pub(super) model: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Args)]
+pub(super) struct Existing {
+    /// Keep the tasks that are there, and add what is missing
+    #[arg(long = "continue", conflicts_with = "replace")]
+    pub(super) go_on: bool,
+    /// Remove the tasks that are not done before
+    #[arg(long)]
+    pub(super) replace: bool,
+}
+
+#[derive(Debug, Args)]
 pub(super) struct Yes {
     /// Do not ask
     #[arg(short, long)]
@@ -334,6 +353,35 @@ pub(super) enum DepsCommand {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum FeatureCommand {
+    /// Have Claude interview you about a feature and write its spec
+    ///
+    /// Leave whenever you like: called again, it goes on from the draft.
+    Spec {
+        /// Its name; a new one makes a new feature
+        name: String,
+        #[command(flatten)]
+        model: Model,
+    },
+    /// Have Claude plan a feature with you, from its spec
+    ///
+    /// Leave whenever you like: called again, it goes on from the draft.
+    Plan {
+        /// Its name or id
+        name: String,
+        #[command(flatten)]
+        model: Model,
+    },
+    /// Have Claude turn the plan of a feature into tasks
+    ///
+    /// Claude works alone and calls ralph itself. If there are tasks already, you are asked what to do.
+    Build {
+        /// Its name or id
+        name: String,
+        #[command(flatten)]
+        existing: Existing,
+        #[command(flatten)]
+        model: Model,
+    },
     /// List the features
     List(Json),
     /// Show one feature with its tasks

@@ -3,6 +3,7 @@
 mod args;
 mod commands;
 mod exit;
+mod session;
 mod setup;
 
 use std::io::{self, BufWriter, Write};
@@ -27,9 +28,8 @@ pub fn main() -> ExitCode {
     // achieves that, and unlike "ignore" it is not passed on to children.
     let _ =
         signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::new(AtomicBool::new(false)));
-    let mut raw = std::env::args_os().skip(1);
-    if raw.next().is_some_and(|first| first == agent::SUPERVISE) {
-        return agent::supervise(raw);
+    if let Some(exit) = agent::backstage(std::env::args_os().skip(1)) {
+        return exit;
     }
     let arguments = match Cli::try_parse() {
         Ok(arguments) => arguments,

@@ -1,5 +1,6 @@
 //! What commands need around them: the project, its database, the settings, the terminal.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, IsTerminal, Read, Write};
@@ -16,6 +17,7 @@ use crate::settings::{Environment, Flag, Loaded, Settings};
 use crate::store::{Store, TakenBack};
 use crate::time::Timestamp;
 use crate::ui::Terminal;
+use crate::ui::text::printable_lines;
 
 /// A text longer than this can't be meant.
 const MAX_INPUT: u64 = 64 << 20;
@@ -30,11 +32,19 @@ pub(super) struct Setup {
 
 /// A question would have to be asked and may not be.
 #[derive(Debug)]
-pub(super) struct Refused;
+pub(super) enum Refused {
+    /// Whether to do it, or how.
+    Question,
+    /// Many.
+    Interview,
+}
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("this needs a confirmation and there is no terminal to ask on")
+        f.write_str(match self {
+            Refused::Question => "this needs an answer and there is no terminal to ask on",
+            Refused::Interview => "an interview needs a terminal, and this is none",
+        })
     }
 }
 
@@ -93,6 +103,18 @@ impl Setup {
         Ok(Some(attempt.parse().context("environment `RALPH_ATTEMPT_ID`")?))
     }
 
+    /// Where temporary files go.
+    pub(super) fn temporary(&self) -> PathBuf {
+        self.environment.var("TMPDIR").map_or("/tmp".into(), PathBuf::from)
+    }
+
+    /// The `PATH` of a session, in which `ralph` is this program.
+    pub(super) fn session_path(&self) -> Result<OsString> {
+        let program = std::env::current_exe().context("can't tell where this program is")?;
+        let path = self.environment.var("PATH").unwrap_or_default();
+        Ok(agent::session_path(program.parent().unwrap_or(&program), &path))
+    }
+
     pub(super) fn terminal(&self) -> Terminal {
         Terminal::stdout(&self.environment)
     }
@@ -100,7 +122,7 @@ impl Setup {
     /// Says something to a person.
     pub(super) fn say(&self, text: &str) {
         // A person who has closed stderr does not want to know.
-        let _ = writeln!(io::stderr(), "{text}");
+        let _ = writeln!(io::stderr(), "{}", printable_lines(text));
     }
 
     /// Asks before something is destroyed. Without a terminal that is refused.
@@ -108,13 +130,28 @@ impl Setup {
         if yes {
             return Ok(true);
         }
+        let answer = self.ask(&format!("{question} [y/N]"), "repeat it with --yes")?;
+        Ok(matches!(answer.as_str(), "y" | "Y" | "yes" | "Yes"))
+    }
+
+    /// Asks the person at the terminal. Without a terminal that is refused, and `otherwise` says what
+    /// to do instead.
+    pub(super) fn ask(&self, question: &str, otherwise: &str) -> Result<String> {
         if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-            return Err(anyhow!(Refused)).hint("repeat it with --yes");
+            return Err(anyhow!(Refused::Question)).hint(otherwise);
         }
-        write!(io::stderr(), "{question} [y/N] ")?;
+        write!(io::stderr(), "{question} ")?;
         let mut answer = String::new();
         io::stdin().lock().read_line(&mut answer)?;
-        Ok(matches!(answer.trim(), "y" | "Y" | "yes" | "Yes"))
+        Ok(answer.trim().to_owned())
+    }
+
+    /// An error unless a person can talk to an agent here.
+    pub(super) fn require_terminal(&self) -> Result<()> {
+        if io::stdin().is_terminal() && io::stdout().is_terminal() {
+            return Ok(());
+        }
+        Err(anyhow!(Refused::Interview)).hint("run it in a terminal, without pipes")
     }
 }
 

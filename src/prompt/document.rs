@@ -8,6 +8,9 @@ use std::path::Path;
 /// What stands in place of a file that is not there.
 const NOT_FOUND: &str = "[Not found]";
 
+/// How much of a spec or a plan is passed on: more than anybody writes, and less than harms.
+pub const DOCUMENT_LIMIT: usize = 1_000_000;
+
 /// The text of a file, cut after so many characters.
 pub fn read(path: &Path, limit: usize) -> String {
     match read_start(path, limit) {

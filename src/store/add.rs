@@ -50,7 +50,7 @@ impl Store {
         now: Timestamp,
     ) -> Result<Vec<TaskId>> {
         self.write(|tx| {
-            let mut batch = Batch { tx, created_by, now, keys: HashMap::new() };
+            let mut batch = Batch::new(tx, created_by, now);
             let add = |task: &NewTask| {
                 let added = batch.add(task);
                 match task.line {
@@ -64,15 +64,23 @@ impl Store {
 }
 
 /// Tasks that are added in one transaction and may name each other by key.
-struct Batch<'a> {
+pub(super) struct Batch<'a> {
     tx: &'a Transaction<'a>,
     created_by: Option<AttemptId>,
     now: Timestamp,
     keys: HashMap<String, i64>,
 }
 
-impl Batch<'_> {
-    fn add(&mut self, new: &NewTask) -> Result<TaskId> {
+impl<'a> Batch<'a> {
+    pub(super) fn new(
+        tx: &'a Transaction<'a>,
+        created_by: Option<AttemptId>,
+        now: Timestamp,
+    ) -> Batch<'a> {
+        Batch { tx, created_by, now, keys: HashMap::new() }
+    }
+
+    pub(super) fn add(&mut self, new: &NewTask) -> Result<TaskId> {
         check_title(&new.title)?;
         check_description(&new.description)?;
         if let Some(key) = &new.key {

@@ -36,19 +36,11 @@ impl Store {
     ) -> Result<(TaskId, TaskId)> {
         self.write(|tx| {
             let (blocker, blocked) = (resolve::task(tx, blocker)?, resolve::task(tx, blocked)?);
-            let removed = tx.execute(
-                "delete from dependencies where blocker = ?1 and blocked = ?2",
-                (blocker.seq, blocked.seq),
-            )?;
-            if removed == 0 {
+            if !remove(tx, &blocker, &blocked, now)? {
                 return Err(anyhow!("`{}` does not wait for `{}`", blocked.id, blocker.id)).hint(
                     format!("`ralph task deps list {}` shows what it waits for", blocked.id),
                 );
             }
-            if !blocker.is_done() {
-                counters::blocker_changed(tx, blocked.seq, false)?;
-            }
-            touch(tx, &blocked, now)?;
             Ok((blocker.id, blocked.id))
         })
     }
@@ -111,4 +103,25 @@ pub(super) fn add(tx: &Transaction<'_>, blocker: &Place, blocked: &Place) -> Res
         counters::blocker_changed(tx, blocked.seq, true)?;
     }
     Ok(added > 0)
+}
+
+/// Makes `blocked` no longer wait for `blocker`; false if it did not.
+pub(super) fn remove(
+    tx: &Transaction<'_>,
+    blocker: &Place,
+    blocked: &Place,
+    now: Timestamp,
+) -> Result<bool> {
+    let removed = tx.execute(
+        "delete from dependencies where blocker = ?1 and blocked = ?2",
+        (blocker.seq, blocked.seq),
+    )?;
+    if removed == 0 {
+        return Ok(false);
+    }
+    if !blocker.is_done() {
+        counters::blocker_changed(tx, blocked.seq, false)?;
+    }
+    touch(tx, blocked, now)?;
+    Ok(true)
 }

@@ -3,6 +3,7 @@
 
 mod add;
 mod attempts;
+mod build;
 mod check;
 mod counters;
 mod dependencies;
@@ -33,6 +34,7 @@ use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 pub use add::NewTask;
 pub use attempts::{Activity, Claim, ClaimLost, Ending, NewRun, SessionRecord, Target};
 pub use check::Finding;
+pub use features::FeatureChange;
 pub use import::Imported;
 pub use problem::{Problem, explain};
 pub use recovery::{LEASE, TakenBack};

@@ -74,14 +74,26 @@ pub fn show(
         Progress { done: row.done, total: row.total }.draw(&mut line);
         line.write(out)?;
     }
+    if row.build_is_unfinished() {
+        let mut line = Line::new(terminal);
+        let goes_on = format!("not finished; `ralph feature build {}` goes on", feature.name);
+        line.push("build", Style::new().dimmed()).skip(1);
+        line.push(&goes_on, Style::new().yellow()).write(out)?;
+    }
     Line::new(terminal).write(out)?;
     tree::write(out, snapshot, roots, terminal)
 }
 
 impl FeatureRow<'_> {
+    /// Whether its tasks are not all there: a build that ends well makes it ready.
+    pub fn build_is_unfinished(&self) -> bool {
+        self.total > 0 && self.feature.status == FeatureStatus::Planned
+    }
+
     fn tasks(&self) -> String {
         match self.total {
             0 => "-".to_owned(),
+            total if self.build_is_unfinished() => format!("{}/{total}+", self.done),
             total => Progress { done: self.done, total }.fraction(),
         }
     }

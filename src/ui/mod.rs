@@ -9,6 +9,7 @@ mod line;
 pub mod list;
 mod mark;
 mod progress;
+pub mod remarks;
 pub mod session;
 pub mod sessions;
 pub mod show;

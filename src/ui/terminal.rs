@@ -22,6 +22,9 @@ pub struct Terminal {
 }
 
 impl Terminal {
+    /// None: text as it is, of any width.
+    pub const PLAIN: Terminal = Terminal { width: None, colour: false };
+
     /// Where standard output goes.
     pub fn stdout(environment: &Environment) -> Terminal {
         Terminal::of(&io::stdout(), environment)

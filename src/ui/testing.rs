@@ -7,7 +7,7 @@ use super::terminal::Terminal;
 use crate::dag::{FeatureId, Graph, Kind, Node, Snapshot, Status, Summary, Task, TaskId};
 use crate::time::Timestamp;
 
-pub(super) const PIPE: Terminal = Terminal { width: None, colour: false };
+pub(super) const PIPE: Terminal = Terminal::PLAIN;
 
 pub(super) fn columns(width: usize) -> Terminal {
     Terminal { width: Some(width), colour: false }

@@ -24,6 +24,11 @@
 //! | `sleep MS`, `wait-file PATH`, `hang` | waits: so long, until there is such a file, for ever |
 //! | `linger` | the result, and then for ever |
 //! | `touch PATH`, `write PATH TEXT`, `save-stdin PATH` | makes a file |
+//! | `save-system PATH`, `save-args PATH` | the same with its system prompt, and its arguments, a line each |
+//! | `read-line PATH` | reads a line from the terminal into a file |
+//! | `raw-mode` | puts the terminal into raw mode, hides the cursor, and leaves it so |
+//! | `expect-terminal` | exits with 97 unless stdin, stdout and stderr are a terminal |
+//! | `stop` | stops itself, as a program does that is told to by a key |
 //! | `expect-arg TEXT` | exits with 97 unless the arguments, joined by blanks, contain it |
 //! | `expect-env NAME VALUE`, `expect-no-env NAME`, `expect-stdin TEXT` | the same for what they name |
 //! | `ignore SIGINT`, `ignore SIGTERM` | does not end by these |
@@ -163,6 +168,29 @@ impl Player {
             Step::Touch(path) => write_file(&path, b"")?,
             Step::Write { path, text } => write_file(&path, text.as_bytes())?,
             Step::SaveStdin(path) => write_file(&path, &self.stdin)?,
+            Step::SaveSystem(path) => self.save_system(&path)?,
+            Step::SaveArgs(path) => {
+                let arguments: Vec<String> =
+                    env::args().skip(1).map(|argument| argument + "\n").collect();
+                write_file(&path, arguments.concat().as_bytes())?;
+            }
+            Step::ReadLine(path) => {
+                let mut line = String::new();
+                let read = io::stdin().read_line(&mut line);
+                read.map_err(|error| (NONSENSE, format!("stdin: {error}")))?;
+                write_file(&path, line.as_bytes())?;
+            }
+            Step::RawMode => raw_mode()?,
+            Step::ExpectTerminal => {
+                let are = [io::stdin().is_terminal(), io::stdout().is_terminal()];
+                let all = are == [true; 2] && io::stderr().is_terminal();
+                expect(all, || format!("stdin and stdout: {are:?}"))?;
+            }
+            Step::Stop => {
+                let own = rustix::process::getpid();
+                let stopped = rustix::process::kill_process(own, rustix::process::Signal::STOP);
+                stopped.map_err(|error| (NONSENSE, format!("stop: {error}")))?;
+            }
             Step::ExpectArg(text) => expect(self.arguments.contains(&text), || {
                 format!("the arguments `{}` lack `{text}`", self.arguments)
             })?,
@@ -208,6 +236,13 @@ impl Player {
             Step::Replay { file, timing } => replay(&file, timing)?,
         }
         Ok(())
+    }
+
+    fn save_system(&self, path: &Path) -> Result<(), Stop> {
+        let mut arguments = env::args().skip_while(|it| it != "--append-system-prompt-file");
+        let file = arguments.nth(1).unwrap_or_default();
+        let prompt = fs::read(&file).map_err(|error| (NONSENSE, format!("{file}: {error}")))?;
+        write_file(path, &prompt)
     }
 
     /// A Bash call. The real program gives each a session of its own.
@@ -297,6 +332,16 @@ fn leave_orphan(traits: &[Trait], seconds: u64) -> Result<(), Stop> {
         shell.wait().map_err(fail)?;
     }
     expect(ready == "ready\n", || format!("an orphan said {ready:?}"))
+}
+
+fn raw_mode() -> Result<(), Stop> {
+    use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
+    let set = tcgetattr(io::stdin()).and_then(|mut modes| {
+        modes.make_raw();
+        tcsetattr(io::stdin(), OptionalActions::Now, &modes)
+    });
+    stream::write(b"\x1b[?25l\x1b[?1049h\x1b[?2004h\x1b[?1000h");
+    set.map_err(|error| (NONSENSE, format!("raw mode: {error}")))
 }
 
 fn close_stdout() -> Result<(), Stop> {

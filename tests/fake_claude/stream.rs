@@ -22,6 +22,8 @@ const PIECE: usize = 24;
 pub(crate) struct Stream {
     /// NDJSON rather than plain text.
     json: bool,
+    /// Neither: what it says stands on the screen at once.
+    interactive: bool,
     partial: bool,
     model: String,
     session: String,
@@ -42,6 +44,8 @@ impl Stream {
         };
         Stream {
             json: value_of("--output-format").as_deref() == Some("stream-json"),
+            interactive: !arguments.iter().any(|it| it == "--print" || it == "-p")
+                && value_of("--output-format").is_none(),
             partial: arguments.iter().any(|it| it == "--include-partial-messages"),
             model: value_of("--model").unwrap_or_else(|| "claude-opus-5-5".to_owned()),
             session: value_of("--session-id").unwrap_or_else(uuid),
@@ -69,6 +73,9 @@ impl Stream {
         let block = json!({ "type": "text", "text": text });
         self.block("text", &block, &pieces(text, "text_delta", "text"));
         text.clone_into(&mut self.last_text);
+        if self.interactive {
+            raw(text.as_bytes());
+        }
     }
 
     pub(crate) fn think(&mut self, text: &str) {
@@ -131,7 +138,10 @@ impl Stream {
         if !self.json {
             let text = std::mem::take(&mut self.last_text);
             self.results += 1;
-            return raw(text.as_bytes());
+            if !self.interactive {
+                raw(text.as_bytes());
+            }
+            return;
         }
         let mut line = find(WORK, |it| it["type"] == "result");
         line["result"] = json!(self.last_text);

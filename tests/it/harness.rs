@@ -22,6 +22,9 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 /// The program under test.
 pub(crate) const RALPH: &str = env!("CARGO_BIN_EXE_ralph");
 
+/// The stand-in for the agent.
+pub(crate) const FAKE_CLAUDE: &str = env!("CARGO_BIN_EXE_fake-claude");
+
 /// A directory with a project in it, and a home of its own beside that.
 pub(crate) struct Project {
     base: PathBuf,
@@ -157,6 +160,34 @@ impl Project {
         let mut command = self.command(env!("CARGO_BIN_EXE_ralph-worker"));
         command.arg(mode).arg(self.database());
         command
+    }
+
+    /// `ralph` with these arguments, whose agent plays this script.
+    pub(crate) fn ralph_with(
+        &self,
+        script: &str,
+        arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    ) -> Command {
+        let mut command = self.ralph_command(arguments);
+        command.env("RALPH_COMMAND", FAKE_CLAUDE).env("FAKE_CLAUDE", script);
+        command
+    }
+
+    /// What is left in the directory for temporary files.
+    pub(crate) fn temporary_files(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.base.join("tmp")).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
+    }
+
+    /// Writes spec and plan of a feature.
+    pub(crate) fn write_feature(&self, name: &str, spec: &str, plan: &str) {
+        let directory = format!(".ralph/features/{name}");
+        fs::create_dir_all(self.root.join(&directory)).unwrap();
+        for (file, text) in [("spec.md", spec), ("plan.md", plan)] {
+            if !text.is_empty() {
+                self.write(&format!("{directory}/{file}"), text);
+            }
+        }
     }
 
     /// Adds a task and returns its id.

@@ -1,11 +1,13 @@
 //! The whole program, from outside: real processes on real databases.
 #![expect(clippy::unwrap_used, reason = "in a test, what can't be unwrapped is a failure")]
 
+mod build;
 mod crash;
 mod crowd;
 mod exchange;
 mod faults;
 mod harness;
+mod interview;
 mod logs;
 mod output;
 mod refusals;
@@ -13,4 +15,5 @@ mod render;
 mod session;
 mod settings;
 mod story;
+mod terminal;
 mod tidy;

@@ -15,10 +15,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::harness::{DEADLINE, wait_until};
+use crate::harness::{DEADLINE, FAKE_CLAUDE, wait_until};
 
 const SESSION: &str = env!("CARGO_BIN_EXE_ralph-session");
-const FAKE_CLAUDE: &str = env!("CARGO_BIN_EXE_fake-claude");
 
 /// How long after the end of a session something of it may be left.
 const AFTERMATH: Duration = Duration::from_secs(1);

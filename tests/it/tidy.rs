@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 const ARROWS: &[(&str, &[&str])] = &[
     ("agent", &["event", "lenient", "time"]),
     ("dag", &["hint", "time"]),
+    ("engine", &["agent", "dag", "event", "hint", "prompt", "store", "time"]),
     ("event", &[]),
     ("hint", &[]),
     ("jsonl", &[]),

@@ -15,7 +15,7 @@ use std::{env, thread};
 use anyhow::{Context, Result, anyhow};
 use ralph::agent::{
     AttemptContext, Input, Invocation, Limits, Listener, Mailbox, Permission, ProgramNotFound,
-    Report, Request, SUPERVISE, Session, converse, supervise,
+    Report, Request, Session, backstage, converse,
 };
 use ralph::event::{AgentEvent, Speaker};
 use serde_json::{Value, json};
@@ -25,11 +25,10 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 const OWN_THREADS: u64 = 3;
 
 fn main() -> ExitCode {
-    let mut arguments = env::args_os().skip(1).peekable();
-    if arguments.next_if(|first| first == SUPERVISE).is_some() {
-        return supervise(arguments);
+    if let Some(exit) = backstage(env::args_os().skip(1)) {
+        return exit;
     }
-    match run(arguments) {
+    match run(env::args_os().skip(1)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(io::stderr(), "error: {error:#}");
@@ -44,11 +43,8 @@ fn main() -> ExitCode {
 fn run(arguments: impl Iterator<Item = OsString>) -> Result<()> {
     let mut options = Options::from_arguments(arguments)?;
     let mailbox = Mailbox::new();
-    let mut asked = false;
-    on_signal(SIGINT, mailbox.sender(), move || {
-        if std::mem::replace(&mut asked, true) { Request::Kill } else { Request::Interrupt }
-    })?;
-    on_signal(SIGTERM, mailbox.sender(), || Request::Kill)?;
+    on_signal(SIGINT, mailbox.sender(), Request::Interrupt)?;
+    on_signal(SIGTERM, mailbox.sender(), Request::Kill)?;
     for _ in 0..options.sessions {
         let invocation = options.invocation()?;
         let report = converse(
@@ -145,6 +141,7 @@ impl Options {
             program: program.clone(),
             directory: env::current_dir()?,
             system_prompt: "/dev/null".into(),
+            scratch: None,
             model: Some("opus".into()),
             path: env::join_paths(places)?,
             database: "/nowhere/progress.db".into(),
@@ -161,16 +158,11 @@ impl Options {
     }
 }
 
-fn on_signal(
-    signal: i32,
-    mailbox: SyncSender<Input>,
-    mut request: impl FnMut() -> Request + Send + 'static,
-) -> Result<()> {
+fn on_signal(signal: i32, mailbox: SyncSender<Input>, request: Request) -> Result<()> {
     let (mut read, write) = UnixStream::pair()?;
     signal_hook::low_level::pipe::register(signal, write)?;
     thread::spawn(move || {
         while read.read_exact(&mut [0]).is_ok() {
-            let request = request();
             print(&format!("asked {request:?}"));
             let _ = mailbox.send(Input::Request(request));
         }

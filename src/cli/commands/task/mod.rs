@@ -1,6 +1,7 @@
 //! `ralph task`
 
 mod add;
+mod create;
 mod delete;
 mod deps;
 mod list;
@@ -23,6 +24,7 @@ use crate::dag::Verb;
 pub(super) fn run(command: TaskCommand, setup: &Setup, out: &mut dyn Write) -> Result<Exit> {
     match command {
         TaskCommand::Add(args) => add::run(args, setup, out),
+        TaskCommand::Create(model) => create::run(model.model, setup),
         TaskCommand::Show(one) => show::run(&one, setup, out),
         TaskCommand::List { ready, status, feature, json } => {
             let filter = list::Filter { ready, status, feature };
