@@ -2,7 +2,7 @@
 //! is watched.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use rustix::process::geteuid;
@@ -38,7 +38,7 @@ impl Conversation {
             scratch: Some(scratch.path().to_owned()),
             model,
             path: setup.session_path()?,
-            database: absolute(setup.database_path()?)?,
+            database: absolute(&setup.database_path()?)?,
             attempt: None,
             background_tasks: settings.agent.background_tasks,
         };
@@ -130,6 +130,6 @@ fn found<T>(result: Result<T>) -> Result<T> {
     }
 }
 
-fn absolute(path: PathBuf) -> Result<PathBuf> {
-    std::path::absolute(&path).with_context(|| format!("can't tell where `{}` is", path.display()))
+fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).with_context(|| format!("can't tell where `{}` is", path.display()))
 }
