@@ -1,7 +1,17 @@
-//! What happens in a session, as data. Who listens is not known here.
+//! What happens in a session and in a run, as data. Who listens is not known here.
+
+mod run;
 
 use std::borrow::Cow;
 use std::time::Duration;
+
+use serde::Serialize;
+
+pub use run::{
+    Activity, Diff, Event, Idle, IterationEnd, IterationStart, LimitWait, Problem, Progress, Said,
+    Stamped, Start, Stats, Summary, TaskResult, ToolFailure, ToolUse, Verifier, Verify,
+    VerifyStatus, View,
+};
 
 /// What a child said. Texts borrow from the line they came in.
 #[derive(Debug, Clone, PartialEq)]
@@ -106,7 +116,8 @@ pub enum AgentEvent<'a> {
 }
 
 /// Who said something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Speaker {
     /// The agent we started.
     Agent,

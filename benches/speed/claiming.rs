@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use ralph::dag::{Outcome, RunId};
-use ralph::process::Holder;
 use ralph::store::{Ending, NewRun, Store, Target};
 use ralph::time::Timestamp;
 
@@ -47,7 +46,7 @@ impl Claimer {
         let project = Project::new()?;
         let mut store = project.store()?;
         fill(&mut store, shape, count)?;
-        let run = NewRun { kind: "run", holder: Holder::current() };
+        let run = NewRun::new("run");
         let run = store.start_run(&run, Timestamp::now())?;
         Ok(Claimer { store, run, claims: 0, cpu: Duration::ZERO, _project: project })
     }
@@ -59,12 +58,7 @@ impl Claimer {
         let (time, claim) = time(|| self.store.claim_next(self.run, &Target::Everything, now))?;
         self.cpu += cpu() - cpu_before;
         self.claims += 1;
-        let ending = Ending {
-            outcome: Outcome::Interrupted,
-            reason: None,
-            max_retries: 0,
-            not_before: None,
-        };
+        let ending = Ending::new(Outcome::Interrupted, 0);
         self.store.finish(claim.context("nothing is ready")?, &ending, now)?;
         Ok(time)
     }

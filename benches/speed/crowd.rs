@@ -5,7 +5,6 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use ralph::process::Holder;
 use ralph::store::{NewRun, NewTask, Store, Target};
 use ralph::time::Timestamp;
 
@@ -85,7 +84,7 @@ impl Member {
 pub(crate) fn member(arguments: &[String]) -> Result<ExitCode> {
     let path = arguments.first().context("the path of a database is given")?;
     let mut store = Store::open(path.as_ref())?;
-    let run = NewRun { kind: "run", holder: Holder::current() };
+    let run = NewRun::new("run");
     let run = store.start_run(&run, Timestamp::now())?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "ready")?;

@@ -75,6 +75,19 @@ impl Mailbox {
     pub fn sender(&self) -> SyncSender<Input> {
         self.sender.clone()
     }
+
+    /// Waits this long for a request. What is left of a session that has ended is passed over.
+    pub fn wait(&self, time: Duration) -> Option<Request> {
+        let until = Instant::now() + time;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.receiver.recv_timeout(left) {
+                Ok(Input::Request(request)) => return Some(request),
+                Ok(Input::Child(..)) => {}
+                Err(_) => return None,
+            }
+        }
+    }
 }
 
 impl Default for Mailbox {

@@ -32,7 +32,37 @@ pub struct Attempt {
     pub session_id: Option<String>,
     pub head_before: Option<String>,
     pub head_after: Option<String>,
+    #[serde(default)]
+    pub verification_status: Option<Verification>,
+    #[serde(default)]
+    pub verify_log_path: Option<String>,
 }
+
+/// Whether what was said to be done was checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verification {
+    /// It was, and it is done.
+    Passed,
+    /// It was, and it is not.
+    Failed,
+    /// Nobody was to check it.
+    Skipped,
+}
+
+names!(Verification { Passed => "passed", Failed => "failed", Skipped => "skipped" });
+
+/// What an agent asks for its own task; the run decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ask {
+    /// That it counts as done.
+    Done,
+    /// That it counts as failed.
+    Failed,
+    /// That a person answers a question.
+    Blocked,
+}
+
+names!(Ask { Done => "done", Failed => "failed", Blocked => "blocked" });
 
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,7 +9,7 @@ mod order;
 mod snapshot;
 mod task;
 
-pub use attempt::{Attempt, Outcome};
+pub use attempt::{Ask, Attempt, Outcome, Verification};
 pub use feature::{Feature, FeatureStatus, check_feature_name};
 pub use graph::{Cycle, Derived, Graph, Link, Moment, Node};
 pub use id::{AttemptId, FeatureId, Id, ParseIdError, RunId, TaskId};

@@ -21,6 +21,12 @@ pub enum Prompt {
     FeatureBuild,
     /// Interviews a person into one task.
     TaskCreate,
+    /// Tells an agent how to work on a task.
+    Work,
+    /// Asks an agent to write down what it learned; a part of the one before.
+    Learn,
+    /// Has an agent check the work of another.
+    Verify,
 }
 
 /// What the placeholders of a prompt stand for.
@@ -34,6 +40,9 @@ impl Prompt {
             Prompt::FeaturePlan => "feature_plan.md",
             Prompt::FeatureBuild => "feature_build.md",
             Prompt::TaskCreate => "task_create.md",
+            Prompt::Work => "work.md",
+            Prompt::Learn => "learn.md",
+            Prompt::Verify => "verify.md",
         }
     }
 
@@ -43,6 +52,9 @@ impl Prompt {
             Prompt::FeaturePlan => include_str!("../../prompts/feature_plan.md"),
             Prompt::FeatureBuild => include_str!("../../prompts/feature_build.md"),
             Prompt::TaskCreate => include_str!("../../prompts/task_create.md"),
+            Prompt::Work => include_str!("../../prompts/work.md"),
+            Prompt::Learn => include_str!("../../prompts/learn.md"),
+            Prompt::Verify => include_str!("../../prompts/verify.md"),
         }
     }
 

@@ -1,5 +1,5 @@
-//! Runs, and their claims on tasks. An attempt without an outcome is a claim; whoever has it is the
-//! only one that may say how it ended.
+//! Claims on tasks. An attempt without an outcome is a claim; whoever has it is the only one that may
+//! say how it ended.
 
 use std::fmt;
 
@@ -9,32 +9,14 @@ use rusqlite::{OptionalExtension, Transaction, params};
 use super::add::random_bits;
 use super::log::log;
 use super::rows::Place;
+use super::runs::Target;
 use super::verbs::set_status;
 use super::{INSIDE, Store, resolve};
-use crate::dag::{Attempt, AttemptId, Kind, LogEvent, Outcome, RunId, Status, TaskId};
+use crate::dag::{
+    Ask, Attempt, AttemptId, Kind, LogEvent, Outcome, RunId, Status, TaskId, Verification,
+};
 use crate::hint::HintExt;
-use crate::process::Holder;
 use crate::time::Timestamp;
-
-/// A run that begins.
-#[derive(Debug, Clone)]
-pub struct NewRun {
-    /// `run` or `loop`.
-    pub kind: &'static str,
-    /// The process behind it.
-    pub holder: Holder,
-}
-
-/// Which tasks a run works on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
-    /// All of them.
-    Everything,
-    /// Those of a feature, by name or id.
-    Feature(String),
-    /// A task, or what is inside it, by id.
-    Task(String),
-}
 
 /// The right to work on a task: an attempt without outcome. It ends in `finish`.
 #[derive(Debug)]
@@ -57,8 +39,29 @@ pub struct Ending {
     pub reason: Option<String>,
     /// The retries allowed where the task does not say so itself.
     pub max_retries: u32,
+    /// Whether a failure is one for good, whatever retries are left.
+    pub for_good: bool,
     /// When the task may be tried again, if it is to be.
     pub not_before: Option<Timestamp>,
+    /// Whether a task that is done was checked.
+    pub verification: Option<Verification>,
+    /// What is known of the session now.
+    pub session: SessionRecord,
+}
+
+impl Ending {
+    /// An attempt that ended like this, and of which no more is to be said.
+    pub fn new(outcome: Outcome, max_retries: u32) -> Ending {
+        Ending {
+            outcome,
+            reason: None,
+            max_retries,
+            for_good: false,
+            not_before: None,
+            verification: None,
+            session: SessionRecord::default(),
+        }
+    }
 }
 
 /// What is known of the session of an attempt; what is none is not known yet.
@@ -78,6 +81,7 @@ pub struct SessionRecord {
     pub session_id: Option<String>,
     pub head_before: Option<String>,
     pub head_after: Option<String>,
+    pub verify_log_path: Option<String>,
 }
 
 /// The claim was taken back in the meantime: the task is no longer ours, and nothing was changed.
@@ -107,40 +111,6 @@ pub struct Activity {
 }
 
 impl Store {
-    /// Records that a run begins.
-    pub fn start_run(&mut self, run: &NewRun, now: Timestamp) -> Result<RunId> {
-        self.write(|tx| {
-            loop {
-                let id = RunId::from_bits(random_bits()?);
-                let inserted = tx.execute(
-                    "insert into runs (id, kind, started_at, host, pid, pid_started, heartbeat_at)
-                     values (?1, ?2, ?3, ?4, ?5, ?6, ?3)
-                     on conflict (id) do nothing",
-                    (
-                        id,
-                        run.kind,
-                        now,
-                        &run.holder.host,
-                        run.holder.pid,
-                        i64::try_from(run.holder.started).unwrap_or(i64::MAX),
-                    ),
-                )?;
-                if inserted > 0 {
-                    return Ok(id);
-                }
-            }
-        })
-    }
-
-    /// Says that a run is still there.
-    pub fn heartbeat(&mut self, run: RunId, now: Timestamp) -> Result<()> {
-        self.write(|tx| {
-            tx.prepare_cached("update runs set heartbeat_at = ?2 where id = ?1")?
-                .execute((run, now))?;
-            Ok(())
-        })
-    }
-
     /// Takes the next ready task for a run, if there is one.
     pub fn claim_next(
         &mut self,
@@ -158,54 +128,61 @@ impl Store {
         })
     }
 
+    /// The task that would be taken next, if there is one.
+    pub fn peek_next(&self, target: &Target) -> Result<Option<TaskId>> {
+        self.read(|tx| Ok(next_ready(tx, target)?.map(|ready| ready.id)))
+    }
+
     /// Adds to what is known of the session of a claim.
     pub fn record_session(&mut self, claim: &Claim, session: &SessionRecord) -> Result<()> {
         self.write(|tx| {
-            let recorded = tx.execute(
-                "update attempts
-                 set model = coalesce(?2, model),
-                     exit_code = coalesce(?3, exit_code),
-                     cost_usd = coalesce(?4, cost_usd),
-                     input_tokens = coalesce(?5, input_tokens),
-                     output_tokens = coalesce(?6, output_tokens),
-                     turns = coalesce(?7, turns),
-                     log_path = coalesce(?8, log_path),
-                     session_id = coalesce(?9, session_id),
-                     head_before = coalesce(?10, head_before),
-                     head_after = coalesce(?11, head_after)
-                 where id = ?1 and ended_at is null",
-                params![
-                    claim.attempt,
-                    session.model,
-                    session.exit_code,
-                    session.cost_usd,
-                    session.input_tokens,
-                    session.output_tokens,
-                    session.turns,
-                    session.log_path,
-                    session.session_id,
-                    session.head_before,
-                    session.head_after,
-                ],
-            )?;
-            if recorded == 0 { Err(ClaimLost { task: claim.task }.into()) } else { Ok(()) }
+            if record(tx, claim.attempt, session)? {
+                return Ok(());
+            }
+            Err(ClaimLost { task: claim.task }.into())
         })
     }
 
+    /// Records what the agent of an open attempt asks for its task; the run decides.
+    pub fn ask(&mut self, attempt: AttemptId, ask: Ask, reason: Option<&str>) -> Result<()> {
+        self.write(|tx| {
+            let asked = tx.execute(
+                "update attempts
+                 set asked = ?2, asked_reason = ?3
+                 where id = ?1 and ended_at is null",
+                (attempt, ask, reason),
+            )?;
+            if asked == 0 {
+                return Err(anyhow!("attempt `{attempt}` is over; nothing was recorded"));
+            }
+            Ok(())
+        })
+    }
+
+    /// What the agent of a claim has asked for last.
+    pub fn asked(&self, claim: &Claim) -> Result<Option<(Ask, Option<String>)>> {
+        let mut query = self
+            .connection
+            .prepare_cached("select asked, asked_reason from attempts where id = ?")?;
+        let (ask, reason): (Option<Ask>, _) =
+            query.query_row([claim.attempt], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(ask.map(|ask| (ask, reason)))
+    }
+
     #[expect(clippy::needless_pass_by_value, reason = "a claim ends here and can't be used again")]
-    /// Ends a claim: records how the attempt ended and what becomes of the task.
-    pub fn finish(&mut self, claim: Claim, ending: &Ending, now: Timestamp) -> Result<()> {
+    /// Ends a claim: records how the attempt ended and what becomes of the task, which is returned.
+    pub fn finish(&mut self, claim: Claim, ending: &Ending, now: Timestamp) -> Result<Status> {
         let Claim { attempt, task, .. } = claim;
         self.write_durably(|tx| {
             let open: Option<i64> = tx
-                .query_row(
-                    "select task from attempts where id = ? and ended_at is null",
-                    [attempt],
-                    |row| row.get(0),
-                )
+                .prepare_cached("select task from attempts where id = ? and ended_at is null")?
+                .query_row([attempt], |row| row.get(0))
                 .optional()?;
             let Some(seq) = open else { return Err(ClaimLost { task }.into()) };
+            record(tx, attempt, &ending.session)?;
             close_attempt(tx, attempt, ending.outcome, ending.reason.as_deref(), now)?;
+            tx.prepare_cached("update attempts set verification_status = ?2 where id = ?1")?
+                .execute((attempt, ending.verification))?;
             settle(tx, seq, attempt, ending, now)
         })
     }
@@ -332,6 +309,41 @@ fn open_attempt(tx: &Transaction<'_>, task: &Ready, run: RunId, now: Timestamp) 
     }
 }
 
+/// Adds to what is known of an open attempt; false if it is not open.
+fn record(tx: &Transaction<'_>, attempt: AttemptId, session: &SessionRecord) -> Result<bool> {
+    let recorded = tx
+        .prepare_cached(
+            "update attempts
+             set model = coalesce(?2, model),
+                 exit_code = coalesce(?3, exit_code),
+                 cost_usd = coalesce(?4, cost_usd),
+                 input_tokens = coalesce(?5, input_tokens),
+                 output_tokens = coalesce(?6, output_tokens),
+                 turns = coalesce(?7, turns),
+                 log_path = coalesce(?8, log_path),
+                 session_id = coalesce(?9, session_id),
+                 head_before = coalesce(?10, head_before),
+                 head_after = coalesce(?11, head_after),
+                 verify_log_path = coalesce(?12, verify_log_path)
+             where id = ?1 and ended_at is null",
+        )?
+        .execute(params![
+            attempt,
+            session.model,
+            session.exit_code,
+            session.cost_usd,
+            session.input_tokens,
+            session.output_tokens,
+            session.turns,
+            session.log_path,
+            session.session_id,
+            session.head_before,
+            session.head_after,
+            session.verify_log_path,
+        ])?;
+    Ok(recorded > 0)
+}
+
 pub(super) fn close_attempt(
     tx: &Transaction<'_>,
     attempt: AttemptId,
@@ -340,7 +352,9 @@ pub(super) fn close_attempt(
     now: Timestamp,
 ) -> Result<()> {
     tx.prepare_cached(
-        "update attempts set ended_at = ?2, outcome = ?3, reason = ?4 where id = ?1",
+        "update attempts
+         set ended_at = ?2, outcome = ?3, reason = ?4, asked = null, asked_reason = null
+         where id = ?1",
     )?
     .execute((attempt, now, outcome, reason))?;
     Ok(())
@@ -364,7 +378,7 @@ fn settle(
     attempt: AttemptId,
     ending: &Ending,
     now: Timestamp,
-) -> Result<()> {
+) -> Result<Status> {
     let place = Place::load(tx, seq)?;
     let reason = ending.reason.as_deref();
     let event = match ending.outcome {
@@ -378,16 +392,19 @@ fn settle(
     }
     // The agent has given the task children: it is a group now, and they decide.
     if place.kind == Kind::Group {
-        return Ok(());
+        return Ok(Status::Pending);
     }
     let (retries, max_retries): (u32, Option<u32>) =
         tx.query_row("select retries, max_retries from tasks where seq = ?", [seq], |row| {
             Ok((row.get(0)?, row.get(1)?))
         })?;
-    let (status, retries) =
-        ending.outcome.settle(retries, max_retries.unwrap_or(ending.max_retries));
+    let max_retries = match ending.for_good {
+        true => 0,
+        false => max_retries.unwrap_or(ending.max_retries),
+    };
+    let (status, retries) = ending.outcome.settle(retries, max_retries);
     set_status(tx, &place, status, reason, now)?;
     tx.prepare_cached("update tasks set retries = ?2, not_before = ?3 where seq = ?1")?
         .execute((seq, retries, ending.not_before.filter(|_| status == Status::Pending)))?;
-    Ok(())
+    Ok(status)
 }

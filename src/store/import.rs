@@ -307,9 +307,11 @@ impl<'a> Import<'a> {
                 "insert into attempts (
                      id, task, number, run, model, started_at, ended_at, outcome, reason, exit_code,
                      cost_usd, input_tokens, output_tokens, turns, log_path, session_id, head_before,
-                     head_after
+                     head_after, verification_status, verify_log_path
                  )
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)
+                 values (
+                     ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20
+                 )
                  on conflict (id) do nothing",
             )?
             .execute(params![
@@ -331,6 +333,8 @@ impl<'a> Import<'a> {
                 attempt.session_id,
                 attempt.head_before,
                 attempt.head_after,
+                attempt.verification_status,
+                attempt.verify_log_path,
             ])?;
         Ok(())
     }

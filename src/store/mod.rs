@@ -5,6 +5,7 @@ mod add;
 mod attempts;
 mod build;
 mod check;
+mod context;
 mod counters;
 mod dependencies;
 mod export;
@@ -17,6 +18,7 @@ mod problem;
 mod recovery;
 mod resolve;
 mod rows;
+mod runs;
 mod snapshot;
 mod tasks;
 mod validate;
@@ -32,12 +34,14 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
 pub use add::NewTask;
-pub use attempts::{Activity, Claim, ClaimLost, Ending, NewRun, SessionRecord, Target};
+pub use attempts::{Activity, Claim, ClaimLost, Ending, SessionRecord};
 pub use check::Finding;
+pub use context::{DoneBlocker, Surroundings};
 pub use features::FeatureChange;
 pub use import::Imported;
 pub use problem::{Problem, explain};
 pub use recovery::{LEASE, TakenBack};
+pub use runs::{Counts, NewRun, RunTotals, Target};
 pub use tasks::{Change, Deletion};
 
 /// How long a writer waits for others before it gives up: longer than any honest wait.

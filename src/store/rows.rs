@@ -4,8 +4,8 @@ use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, 
 use rusqlite::{Row, Transaction};
 
 use crate::dag::{
-    Attempt, Feature, FeatureId, FeatureStatus, Id, Kind, LogEntry, LogEvent, Outcome, Span,
-    Status, Task, TaskId,
+    Ask, Attempt, Feature, FeatureId, FeatureStatus, Id, Kind, LogEntry, LogEvent, Outcome, Span,
+    Status, Task, TaskId, Verification,
 };
 use crate::time::Timestamp;
 
@@ -25,7 +25,7 @@ macro_rules! text_column {
     )+};
 }
 
-text_column!(Kind, Status, Outcome, FeatureStatus, LogEvent);
+text_column!(Ask, Kind, Status, Outcome, FeatureStatus, LogEvent, Verification);
 
 impl<const P: char> FromSql for Id<P> {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
@@ -99,7 +99,8 @@ impl Feature {
 impl Attempt {
     pub(super) const COLUMNS: &str = "attempts.id, tasks.id, number, run, model, started_at, \
          ended_at, outcome, attempts.reason, exit_code, cost_usd, input_tokens, output_tokens, \
-         turns, log_path, session_id, head_before, head_after";
+         turns, log_path, session_id, head_before, head_after, verification_status, \
+         verify_log_path";
 
     pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<Attempt> {
         Ok(Attempt {
@@ -121,6 +122,8 @@ impl Attempt {
             session_id: row.get(15)?,
             head_before: row.get(16)?,
             head_after: row.get(17)?,
+            verification_status: row.get(18)?,
+            verify_log_path: row.get(19)?,
         })
     }
 }

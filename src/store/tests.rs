@@ -25,7 +25,7 @@ impl Bench {
         let directory = TempDir::new().unwrap();
         let mut store = Store::open(&directory.path().join("progress.db")).unwrap();
         let now = Timestamp::now();
-        let run = NewRun { kind: "run", holder: Holder::current() };
+        let run = NewRun::new("run");
         let run = store.start_run(&run, now).unwrap();
         Bench { store, run, claims: Vec::new(), now, _directory: directory }
     }
@@ -70,7 +70,7 @@ fn inside(parent: TaskId, title: &str) -> NewTask {
 }
 
 fn ending(outcome: Outcome) -> Ending {
-    Ending { outcome, reason: None, max_retries: 1, not_before: None }
+    Ending::new(outcome, 1)
 }
 
 /// What to pick from: groups are rare, and it is around them that things go wrong.
@@ -175,7 +175,7 @@ impl Bench {
                     let ending = Ending { not_before, ..ending(*outcome) };
                     // Lost if somebody decided in between, which is what may happen.
                     match self.store.finish(claim, &ending, self.now) {
-                        Ok(()) => {}
+                        Ok(_) => {}
                         Err(error) => assert!(error.is::<ClaimLost>(), "{error:?}"),
                     }
                 }

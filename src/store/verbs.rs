@@ -41,7 +41,7 @@ impl Store {
     }
 }
 
-fn change_status(
+pub(super) fn change_status(
     tx: &Transaction<'_>,
     place: &Place,
     verb: Verb,

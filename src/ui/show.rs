@@ -341,6 +341,8 @@ mod tests {
             session_id: None,
             head_before: None,
             head_after: None,
+            verification_status: None,
+            verify_log_path: None,
         }
     }
 

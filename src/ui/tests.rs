@@ -89,6 +89,8 @@ fn attempt(words: &str) -> Attempt {
         session_id: None,
         head_before: None,
         head_after: None,
+        verification_status: None,
+        verify_log_path: None,
     }
 }
 

@@ -460,7 +460,7 @@ fn deleting_asks_and_refuses_where_nobody_can_answer() {
     let (project, _, second) = pair();
     project.feature("login");
     insta::assert_snapshot!(project.refuses(2, ["task", "delete", &second]), @r"
-    error: this needs a confirmation and there is no terminal to ask on
+    error: this needs an answer and there is no terminal to ask on
     hint: repeat it with --yes
     ");
     project.refuses_reading(2, "y\n", ["task", "delete", &second]);

@@ -9,7 +9,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("agent", &["event", "lenient", "time"]),
     ("dag", &["hint", "time"]),
     ("engine", &["agent", "dag", "event", "hint", "prompt", "store", "time"]),
-    ("event", &[]),
+    ("event", &["dag", "time"]),
     ("hint", &[]),
     ("jsonl", &[]),
     ("lenient", &[]),

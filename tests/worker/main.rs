@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use ralph::dag::{Outcome, RunId, State, TaskId, Verb};
-use ralph::process::Holder;
 use ralph::store::{Change, Claim, Ending, NewRun, NewTask, Store, Target, explain};
 use ralph::time::Timestamp;
 
@@ -37,7 +36,7 @@ struct Worker {
 impl Worker {
     fn start(database: &str) -> Result<Worker> {
         let mut store = Store::open(Path::new(database))?;
-        let run = NewRun { kind: "run", holder: Holder::current() };
+        let run = NewRun::new("run");
         let run = store.start_run(&run, Timestamp::now())?;
         Ok(Worker { store, run, worst: Duration::ZERO })
     }
@@ -52,8 +51,8 @@ impl Worker {
     fn finish(&mut self, claim: Claim, outcome: Outcome) -> Result<()> {
         let reason = matches!(outcome, Outcome::Failed | Outcome::Blocked | Outcome::Silent)
             .then(|| format!("it was {outcome}"));
-        let ending = Ending { outcome, reason, max_retries: 1, not_before: None };
-        self.store.finish(claim, &ending, Timestamp::now())
+        let ending = Ending { reason, ..Ending::new(outcome, 1) };
+        self.store.finish(claim, &ending, Timestamp::now()).map(drop)
     }
 
     /// Prints the longest wait for a claim, in milliseconds.

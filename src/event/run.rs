@@ -1,0 +1,305 @@
+//! What happens in a run, as data. Its JSON is what `--format jsonl` prints: fields are added, never
+//! taken away.
+
+use std::io;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::{AgentEvent, Speaker};
+use crate::dag::{AttemptId, Outcome, RunId, Status, TaskId};
+use crate::time::Timestamp;
+
+/// Something that happened in a run.
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Event<'a> {
+    /// The run begins.
+    Start(Start<'a>),
+    /// An iteration begins: a task was claimed and a session is about to start.
+    IterationStart(IterationStart<'a>),
+    /// The agent said something.
+    Text(Said<'a>),
+    /// The agent thought something.
+    Reasoning(Said<'a>),
+    /// The agent calls a tool.
+    Tool(ToolUse<'a>),
+    /// A tool has failed.
+    ToolError(ToolFailure<'a>),
+    /// An iteration has ended and is recorded.
+    IterationEnd(IterationEnd<'a>),
+    /// Something that is said to be done is checked.
+    Verify(Verify<'a>),
+    /// How far the work is.
+    Progress(Progress),
+    /// What an iteration did to the repository.
+    Stats(Stats<'a>),
+    /// The run waits because the API asks it to.
+    LimitWait(LimitWait<'a>),
+    /// A person holds the run.
+    Pause,
+    /// The run goes on.
+    Resume,
+    /// Nothing can be claimed now, but that will change.
+    Idle(Idle<'a>),
+    /// Something went wrong, and the run goes on unless this is fatal.
+    Error(Problem<'a>),
+    /// The run has ended.
+    Complete(&'a Summary),
+}
+
+/// How a run begins.
+#[derive(Debug, Clone, Serialize)]
+#[expect(missing_docs, reason = "the fields are documented in docs/events.md")]
+pub struct Start<'a> {
+    pub version: &'a str,
+    pub project: &'a str,
+    pub target: Option<&'a str>,
+    pub done: u32,
+    pub total: u32,
+    pub max_iterations: Option<u32>,
+    pub max_seconds: Option<u64>,
+    pub max_cost_usd: Option<f64>,
+    pub sandbox: &'a str,
+}
+
+/// How an iteration begins.
+#[derive(Debug, Clone, Serialize)]
+#[expect(missing_docs, reason = "the fields are documented in docs/events.md")]
+pub struct IterationStart<'a> {
+    pub iteration: u32,
+    pub task: TaskId,
+    pub title: &'a str,
+    pub attempt: u32,
+    pub attempt_id: AttemptId,
+    pub model: &'a str,
+    pub hinted: bool,
+    pub done: u32,
+    pub total: u32,
+    pub elapsed_secs: f64,
+    pub cost_usd: f64,
+    pub log: &'a str,
+}
+
+/// Words of an agent.
+#[derive(Debug, Clone, Serialize)]
+#[expect(missing_docs, reason = "the fields are documented in docs/events.md")]
+pub struct Said<'a> {
+    pub iteration: u32,
+    pub from: Speaker,
+    pub text: &'a str,
+}
+
+/// A call of a tool.
+#[derive(Debug, Clone, Serialize)]
+#[expect(missing_docs, reason = "the fields are documented in docs/events.md")]
+pub struct ToolUse<'a> {
+    pub iteration: u32,
+    pub from: Speaker,
+    pub name: &'a str,
+    pub input: Option<&'a RawValue>,
+}
+
+/// A tool that failed.
+#[derive(Debug, Clone, Serialize)]
+#[expect(missing_docs, reason = "the fields are documented in docs/events.md")]
+pub struct ToolFailure<'a> {
+    pub iteration: u32,
+    pub from: Speaker,
+    pub error: &'a str,
+}
+
+/// How an iteration ended.
+#[derive(Debug, Clone, Serialize)]
+#[expect(missing_docs, reason = "the fields are documented in docs/events.md")]
+pub struct IterationEnd<'a> {
+    pub iteration: u32,
+    pub task: TaskId,
+    pub attempt_id: AttemptId,
+    pub outcome: Outcome,
+    pub reason: Option<&'a str>,
+    pub status: Status,
+    pub model: &'a str,
+    pub duration_secs: f64,
+    pub cost_usd: f64,
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    pub turns: u32,
+    pub log: &'a str,
+}
+
+/// A step of a verification.
+#[derive(Debug, Clone, Serialize)]
+#[expect(missing_docs, reason = "the fields are documented in docs/events.md")]
+pub struct Verify<'a> {
+    pub iteration: u32,
+    pub task: TaskId,
+    pub by: Verifier<'a>,
+    pub status: VerifyStatus,
+    pub reason: Option<&'a str>,
+    pub log: Option<&'a str>,
+}
+
+/// Who verifies.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verifier<'a> {
+    /// This command of the settings.
+    Command(&'a str),
+    /// A second agent.
+    Agent,
+}
+
+/// How a verification stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VerifyStatus {
+    /// It begins.
+    Started,
+    /// The work is what it should be.
+    Passed,
+    /// It is not, or nobody can tell.
+    Failed,
+}
+
+/// How far the work is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "the fields are documented in docs/events.md")]
+pub struct Progress {
+    pub total: u32,
+    pub done: u32,
+    pub failed: u32,
+    pub blocked: u32,
+    pub in_progress: u32,
+}
+
+/// What an iteration did to the repository.
+#[derive(Debug, Clone, Serialize)]
+#[expect(missing_docs, reason = "the fields are documented in docs/events.md")]
+pub struct Stats<'a> {
+    pub iteration: u32,
+    pub head: Option<&'a str>,
+    #[serde(flatten)]
+    pub diff: Diff,
+    pub salvage: Option<&'a str>,
+    pub pushed: bool,
+}
+
+/// Commits and what they changed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "the fields are documented in docs/events.md")]
+pub struct Diff {
+    pub commits: u32,
+    pub files: u32,
+    pub insertions: u32,
+    pub deletions: u32,
+}
+
+/// A wait that the API asks for.
+#[derive(Debug, Clone, Serialize)]
+#[expect(missing_docs, reason = "the fields are documented in docs/events.md")]
+pub struct LimitWait<'a> {
+    pub reason: &'a str,
+    pub until: Timestamp,
+    pub seconds: u64,
+}
+
+/// A wait for others.
+#[derive(Debug, Clone, Serialize)]
+#[expect(missing_docs, reason = "the fields are documented in docs/events.md")]
+pub struct Idle<'a> {
+    pub reason: &'a str,
+    pub until: Option<Timestamp>,
+}
+
+/// Something that went wrong.
+#[derive(Debug, Clone, Serialize)]
+#[expect(missing_docs, reason = "the fields are documented in docs/events.md")]
+pub struct Problem<'a> {
+    pub message: &'a str,
+    pub fatal: bool,
+}
+
+/// What came of a run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "the fields are documented in docs/events.md")]
+pub struct Summary {
+    pub outcome: &'static str,
+    pub exit_code: u8,
+    pub message: String,
+    pub next: Option<String>,
+    pub tasks: Progress,
+    pub iterations: u32,
+    pub results: Vec<TaskResult>,
+    #[serde(flatten)]
+    pub diff: Diff,
+    pub cost_usd: f64,
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    pub duration_secs: f64,
+}
+
+/// What came of one task in a run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "the fields are documented in docs/events.md")]
+pub struct TaskResult {
+    pub task: TaskId,
+    pub title: String,
+    pub attempts: u32,
+    pub outcome: Outcome,
+    pub status: Status,
+    pub reason: Option<String>,
+    pub cost_usd: f64,
+    pub duration_secs: f64,
+}
+
+/// An event with when and where it happened: a line of JSON.
+#[derive(Debug, Serialize)]
+pub struct Stamped<'a> {
+    /// When.
+    pub ts: Timestamp,
+    /// In which run.
+    pub run: RunId,
+    /// What.
+    #[serde(flatten)]
+    pub event: &'a Event<'a>,
+}
+
+/// What a run is doing just now, for whoever shows it all the time.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Activity {
+    /// An agent works on a task.
+    Working,
+    /// What was done is checked.
+    Verifying,
+    /// The API asks to wait.
+    Waiting {
+        /// Until then.
+        until: Timestamp,
+    },
+    /// A person holds the run.
+    Paused,
+    /// There is nothing to claim just now.
+    Idle,
+}
+
+/// Whoever wants to know what happens in a run. An error means that nobody listens any more.
+pub trait View {
+    /// Something happened.
+    fn event(&mut self, event: &Stamped<'_>) -> io::Result<()>;
+
+    /// The agent did something, told as it happens: pieces of text, signs of life.
+    fn live(&mut self, _event: &AgentEvent<'_>) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// That is all for the moment; the time goes on.
+    fn tick(&mut self, _now: Timestamp, _activity: &Activity) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// The agent was asked to stop and has the time to clean up.
+    fn interrupted(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,327 @@
+//! The tags in an agent's answer that ralph acts on. What stands in a code span or a fence is quoted
+//! speech and no verdict; of several of a kind the last one counts.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// What an agent said to us in its answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sigils {
+    /// The task that it believes is complete.
+    pub done: Option<String>,
+    /// The task that it can't complete, and what it said before.
+    pub failed: Option<(String, String)>,
+    /// The task that needs a person, and the question.
+    pub blocked: Option<(String, String)>,
+    /// The model it would like next.
+    pub next_model: Option<String>,
+    /// What it says of the whole run.
+    pub promise: Option<Promise>,
+    /// What a verifier found.
+    pub verdict: Option<Verdict>,
+}
+
+/// What is said of the whole run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Promise {
+    /// It is finished.
+    Complete,
+    /// It must stop.
+    Failure,
+}
+
+/// What a verifier found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// The work is what it should be.
+    Pass,
+    /// It is not, and why.
+    Fail(String),
+    /// It said both.
+    Both,
+}
+
+/// The names that a hint can have.
+const MODELS: [&str; 3] = ["opus", "sonnet", "haiku"];
+/// How much of what was said before a failure is kept as its reason.
+const REASON: usize = 2_000;
+
+impl Sigils {
+    /// Reads an answer.
+    pub fn read(answer: &str) -> Sigils {
+        let quoted = quotations(answer);
+        let last = |name: &str| last_tag(answer, name, &quoted);
+        let text = |name: &str| last(name).map(|tag| answer[tag.inner].trim().to_owned());
+        Sigils {
+            done: text("task-done"),
+            failed: last("task-failed").map(|tag| {
+                (answer[tag.inner].trim().to_owned(), words_before(&answer[..tag.start]))
+            }),
+            blocked: text("task-blocked").map(|text| match text.split_once(':') {
+                Some((id, question)) => (id.trim().to_owned(), question.trim().to_owned()),
+                None => (text, String::new()),
+            }),
+            next_model: text("next-model").filter(|name| MODELS.contains(&name.as_str())),
+            promise: match text("promise").as_deref() {
+                Some("COMPLETE") => Some(Promise::Complete),
+                Some("FAILURE") => Some(Promise::Failure),
+                _ => None,
+            },
+            verdict: verdict(answer, &quoted),
+        }
+    }
+}
+
+/// Whether these words stand in an answer, other than quoted.
+pub fn says(answer: &str, words: &str) -> bool {
+    let quoted = quotations(answer);
+    !words.is_empty() && answer.match_indices(words).any(|(at, _)| !is_quoted(at, &quoted))
+}
+
+fn verdict(answer: &str, quoted: &[Range<usize>]) -> Option<Verdict> {
+    let passes = [
+        last_alone(answer, "<verify-pass/>", quoted),
+        last_alone(answer, "<verify-pass />", quoted),
+        last_tag(answer, "verify-pass", quoted).map(|tag| tag.start),
+    ];
+    let fail = last_tag(answer, "verify-fail", quoted);
+    match (passes.iter().any(Option::is_some), fail) {
+        (true, Some(_)) => Some(Verdict::Both),
+        (true, None) => Some(Verdict::Pass),
+        (false, Some(tag)) => Some(Verdict::Fail(answer[tag.inner].trim().to_owned())),
+        (false, None) => None,
+    }
+}
+
+struct Tag {
+    start: usize,
+    inner: Range<usize>,
+}
+
+/// The last `<name>…</name>` that is not quoted.
+fn last_tag(answer: &str, name: &str, quoted: &[Range<usize>]) -> Option<Tag> {
+    let (open, close) = (format!("<{name}>"), format!("</{name}>"));
+    let mut end = answer.len();
+    while let Some(start) = answer[..end].rfind(&open) {
+        let inner = start + open.len();
+        // Up to the next one: what is never closed is not looked through again and again.
+        let length = answer[inner..end].find(&close);
+        if let Some(length) = length.filter(|_| !is_quoted(start, quoted)) {
+            return Some(Tag { start, inner: inner..inner + length });
+        }
+        end = start;
+    }
+    None
+}
+
+fn last_alone(answer: &str, tag: &str, quoted: &[Range<usize>]) -> Option<usize> {
+    answer.rmatch_indices(tag).map(|(at, _)| at).find(|&at| !is_quoted(at, quoted))
+}
+
+/// Whether a place is in one of these, which are in order.
+fn is_quoted(at: usize, quoted: &[Range<usize>]) -> bool {
+    let after = quoted.partition_point(|range| range.start <= at);
+    after > 0 && quoted[after - 1].contains(&at)
+}
+
+/// The last words before a place: the end of what stands there, without other tags of ours.
+fn words_before(text: &str) -> String {
+    let text = text.trim();
+    let start = text.char_indices().rev().nth(REASON - 1).map_or(0, |(at, _)| at);
+    text[start..].trim().to_owned()
+}
+
+/// The places in a text that are code: fenced blocks and spans. What is opened and never closed
+/// quotes nothing, so that a slip of the pen does not swallow a verdict.
+fn quotations(text: &str) -> Vec<Range<usize>> {
+    let mut quoted = Vec::new();
+    let mut plain_from = 0;
+    let mut fence: Option<(usize, char, usize)> = None;
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        let mark = fence_mark(line);
+        match (fence, mark) {
+            (None, Some((character, length, _))) => fence = Some((at, character, length)),
+            (Some((start, character, length)), Some((closing, count, bare)))
+                if closing == character && count >= length && bare =>
+            {
+                spans(text, plain_from..start, &mut quoted);
+                quoted.push(start..at + line.len());
+                plain_from = at + line.len();
+                fence = None;
+            }
+            _ => {}
+        }
+        at += line.len();
+    }
+    spans(text, plain_from..text.len(), &mut quoted);
+    quoted
+}
+
+/// The character and length of a fence that a line consists of or begins with, and whether nothing
+/// follows it.
+fn fence_mark(line: &str) -> Option<(char, usize, bool)> {
+    let indent = line.len() - line.trim_start_matches(' ').len();
+    let line = line.trim();
+    let character = line.chars().next().filter(|&c| indent <= 3 && (c == '`' || c == '~'))?;
+    let length = line.chars().take_while(|&c| c == character).count();
+    let rest = &line[length..];
+    // A line such as ```` ```x``` ```` is a span.
+    let opens = length >= 3 && !(character == '`' && rest.contains('`'));
+    opens.then_some((character, length, rest.is_empty()))
+}
+
+/// Code spans: from a run of backticks to the next run of the same length, within a paragraph.
+fn spans(text: &str, within: Range<usize>, quoted: &mut Vec<Range<usize>>) {
+    let mut at = within.start;
+    for paragraph in text[within].split_inclusive("\n\n") {
+        let runs = backtick_runs(paragraph);
+        let last: HashMap<usize, usize> =
+            runs.iter().enumerate().map(|(index, &(_, length))| (length, index)).collect();
+        let mut next = 0;
+        while let Some(&(start, length)) = runs.get(next) {
+            let is_closed = last[&length] > next;
+            let mut following = runs[next + 1..].iter();
+            match is_closed.then(|| following.position(|&(_, other)| other == length)).flatten() {
+                Some(distance) => {
+                    let (end, _) = runs[next + 1 + distance];
+                    quoted.push(at + start..at + end + length);
+                    next += distance + 2;
+                }
+                None => next += 1,
+            }
+        }
+        at += paragraph.len();
+    }
+}
+
+fn backtick_runs(text: &str) -> Vec<(usize, usize)> {
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for (at, _) in text.match_indices('`') {
+        match runs.last_mut() {
+            Some((start, length)) if *start + *length == at => *length += 1,
+            _ => runs.push((at, 1)),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn done(answer: &str) -> Option<String> {
+        Sigils::read(answer).done
+    }
+
+    #[test]
+    fn a_sigil_is_found_wherever_it_stands_and_the_last_one_counts() {
+        for (answer, expected) in [
+            ("", None),
+            ("all done", None),
+            ("<task-done>t-1</task-done>", Some("t-1")),
+            ("I did it.\n\n<task-done> t-1\n</task-done>\nbye", Some("t-1")),
+            ("<task-done>t-1</task-done> no: <task-done>t-2</task-done>", Some("t-2")),
+            ("<task-done>t-1", None),
+            ("</task-done><task-done>", None),
+            ("<task-done></task-done>", Some("")),
+            ("<TASK-DONE>t-1</TASK-DONE>", None),
+        ] {
+            assert_eq!(done(answer).as_deref(), expected, "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn quoted_speech_is_no_verdict() {
+        for answer in [
+            "I will say `<task-done>t-1</task-done>` when I am done",
+            "``a ` <task-done>t-1</task-done>``",
+            "```\n<task-done>t-1</task-done>\n```",
+            "```xml\n<task-done>t-1</task-done>\n```\nthat is how",
+            "~~~\n<task-done>t-1</task-done>\n~~~",
+            "   ````\n```\n<task-done>t-1</task-done>\n````",
+        ] {
+            assert_eq!(done(answer), None, "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn what_only_looks_like_a_quotation_is_a_verdict() {
+        for answer in [
+            "```\ncode\n```\n<task-done>t-1</task-done>",
+            "a ` and <task-done>t-1</task-done>",
+            "it's `a`<task-done>t-1</task-done>`b`",
+            "```\nnever closed\n<task-done>t-1</task-done>",
+            "one `\n\n<task-done>t-1</task-done>\n\n` two",
+            "```x``` <task-done>t-1</task-done>",
+            "`quoted <task-done>t-9</task-done>` <task-done>t-1</task-done>",
+            "<task-done>t-1</task-done> as in `<task-done>t-9</task-done>`",
+        ] {
+            assert_eq!(done(answer).as_deref(), Some("t-1"), "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn a_failure_keeps_what_was_said_before_it() {
+        let sigils = Sigils::read("I tried.\nThe key is missing.\n<task-failed>t-1</task-failed>");
+        assert_eq!(sigils.failed, Some(("t-1".into(), "I tried.\nThe key is missing.".into())));
+        let long = format!("{}<task-failed>t-1</task-failed>", "ü".repeat(5_000));
+        let (_, reason) = Sigils::read(&long).failed.unwrap();
+        assert_eq!(reason.chars().count(), REASON);
+    }
+
+    #[test]
+    fn a_question_has_an_id_and_words() {
+        let blocked = |text: &str| Sigils::read(text).blocked.unwrap();
+        let both = ("t-1".to_owned(), "Red: or blue?".to_owned());
+        assert_eq!(blocked("<task-blocked>t-1: Red: or blue?</task-blocked>"), both);
+        assert_eq!(blocked("<task-blocked>t-1</task-blocked>"), ("t-1".into(), String::new()));
+    }
+
+    #[test]
+    fn hints_and_promises_are_known_words_only() {
+        let read = Sigils::read("<next-model> opus </next-model><promise>COMPLETE</promise>");
+        assert_eq!(read.next_model.as_deref(), Some("opus"));
+        assert_eq!(read.promise, Some(Promise::Complete));
+        let read = Sigils::read("<next-model>gpt</next-model><promise>maybe</promise>");
+        assert_eq!((read.next_model, read.promise), (None, None));
+        let read = Sigils::read("<promise>COMPLETE</promise> oh <promise>FAILURE</promise>");
+        assert_eq!(read.promise, Some(Promise::Failure));
+    }
+
+    #[test]
+    fn a_verifier_says_one_thing() {
+        let verdict = |text: &str| Sigils::read(text).verdict;
+        for pass in ["<verify-pass/>", "ok <verify-pass />", "<verify-pass></verify-pass>"] {
+            assert_eq!(verdict(pass), Some(Verdict::Pass), "{pass}");
+        }
+        let fail = verdict("<verify-fail> no test </verify-fail>");
+        assert_eq!(fail, Some(Verdict::Fail("no test".into())));
+        let both = verdict("<verify-pass/><verify-fail>x</verify-fail>");
+        assert_eq!(both, Some(Verdict::Both));
+        assert_eq!(verdict("`<verify-pass/>`"), None);
+        assert_eq!(verdict("looks fine"), None);
+    }
+
+    #[test]
+    fn words_are_found_unless_they_are_quoted() {
+        assert!(says("All is done. LOOP_COMPLETE", "LOOP_COMPLETE"));
+        assert!(!says("I will say `LOOP_COMPLETE`", "LOOP_COMPLETE"));
+        assert!(!says("anything", ""));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read(text in "[`~<>/a-c\n ü-]{0,80}") {
+            Sigils::read(&text);
+        }
+
+        #[test]
+        fn a_verdict_after_any_closed_text_is_found(text in "[a-c\n ü]{0,80}") {
+            let answer = format!("{text}\n<task-done>t-1</task-done>");
+            prop_assert_eq!(Sigils::read(&answer).done, Some("t-1".to_owned()));
+        }
+    }
+}

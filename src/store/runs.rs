@@ -1,0 +1,243 @@
+//! Runs, what each of them works on, and how far that is.
+
+use anyhow::Result;
+use rusqlite::types::Value;
+use rusqlite::{OptionalExtension, Transaction};
+
+use super::add::random_bits;
+use super::features::{self, FeatureChange};
+use super::verbs::change_status;
+use super::{Store, resolve};
+use crate::dag::{FeatureId, FeatureStatus, RunId, TaskId, Verb};
+use crate::process::Holder;
+use crate::time::Timestamp;
+
+/// A run that begins.
+#[derive(Debug, Clone)]
+pub struct NewRun {
+    /// `run` or `loop`.
+    pub kind: &'static str,
+    /// The process behind it.
+    pub holder: Holder,
+    /// How many iterations it may take.
+    pub max_iterations: Option<u32>,
+    /// How many seconds it may take.
+    pub max_seconds: Option<u64>,
+    /// What it may cost, in USD.
+    pub max_cost: Option<f64>,
+}
+
+impl NewRun {
+    /// A run of this process without limits.
+    pub fn new(kind: &'static str) -> NewRun {
+        let holder = Holder::current();
+        NewRun { kind, holder, max_iterations: None, max_seconds: None, max_cost: None }
+    }
+}
+
+/// Which tasks a run works on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// All of them.
+    Everything,
+    /// Those of a feature, by name or id.
+    Feature(String),
+    /// A task, or what is inside it, by id.
+    Task(String),
+}
+
+/// How far the work of a target is; groups are not counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// All of it.
+    pub total: u32,
+    /// What is done.
+    pub done: u32,
+    /// What failed for good.
+    pub failed: u32,
+    /// What waits for a person.
+    pub blocked: u32,
+    /// What somebody works on.
+    pub in_progress: u32,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone)]
+pub struct RunTotals {
+    /// In a word.
+    pub outcome: String,
+    /// How many iterations it took.
+    pub iterations: u32,
+    /// What it has cost.
+    pub cost_usd: f64,
+}
+
+impl Store {
+    /// Records that a run begins.
+    pub fn start_run(&mut self, run: &NewRun, now: Timestamp) -> Result<RunId> {
+        self.write(|tx| {
+            loop {
+                let id = RunId::from_bits(random_bits()?);
+                let inserted = tx.execute(
+                    "insert into runs (
+                         id, kind, started_at, host, pid, pid_started, heartbeat_at,
+                         max_iterations, max_seconds, max_cost
+                     )
+                     values (?1, ?2, ?3, ?4, ?5, ?6, ?3, ?7, ?8, ?9)
+                     on conflict (id) do nothing",
+                    (
+                        id,
+                        run.kind,
+                        now,
+                        &run.holder.host,
+                        run.holder.pid,
+                        i64::try_from(run.holder.started).unwrap_or(i64::MAX),
+                        run.max_iterations,
+                        run.max_seconds.map(|seconds| i64::try_from(seconds).unwrap_or(i64::MAX)),
+                        run.max_cost,
+                    ),
+                )?;
+                if inserted > 0 {
+                    return Ok(id);
+                }
+            }
+        })
+    }
+
+    /// Says that a run is still there.
+    pub fn heartbeat(&mut self, run: RunId, now: Timestamp) -> Result<()> {
+        self.write(|tx| {
+            tx.prepare_cached("update runs set heartbeat_at = ?2 where id = ?1")?
+                .execute((run, now))?;
+            Ok(())
+        })
+    }
+
+    /// Records that a run has ended.
+    pub fn end_run(&mut self, run: RunId, totals: &RunTotals, now: Timestamp) -> Result<()> {
+        self.write(|tx| {
+            tx.execute(
+                "update runs
+                 set ended_at = ?2, outcome = ?3, iterations = ?4, cost_usd = ?5
+                 where id = ?1",
+                (run, now, &totals.outcome, totals.iterations, totals.cost_usd),
+            )?;
+            Ok(())
+        })
+    }
+
+    /// What this text means: a task by its id, or a feature by its name.
+    pub fn target(&self, text: &str) -> Result<Target> {
+        self.read(|tx| {
+            if TaskId::is_prefix(text) {
+                return Ok(Target::Task(resolve::task(tx, text)?.id.to_string()));
+            }
+            Ok(Target::Feature(resolve::feature(tx, text)?.1))
+        })
+    }
+
+    /// How far the work of a target is.
+    pub fn counts(&self, target: &Target) -> Result<Counts> {
+        self.read(|tx| {
+            let scope = Scope::of(tx, target)?;
+            let mut query = tx.prepare_cached(&format!(
+                "{} select count(*), total(status = 'done'), total(status = 'failed'),
+                     total(status = 'blocked'), total(claimed)
+                 from tasks
+                 where kind = 'work' and {}",
+                scope.with, scope.condition
+            ))?;
+            Ok(query.query_row([scope.parameter], |row| {
+                let number = |column| Ok::<_, rusqlite::Error>(row.get::<_, f64>(column)? as u32);
+                Ok(Counts {
+                    total: row.get(0)?,
+                    done: number(1)?,
+                    failed: number(2)?,
+                    blocked: number(3)?,
+                    in_progress: number(4)?,
+                })
+            })?)
+        })
+    }
+
+    /// Puts what failed in a target back to pending, and returns it.
+    pub fn reset_failed(&mut self, target: &Target, now: Timestamp) -> Result<Vec<TaskId>> {
+        self.write_durably(|tx| {
+            let scope = Scope::of(tx, target)?;
+            let mut query = tx.prepare(&format!(
+                "{} select id from tasks where status = 'failed' and {} order by seq",
+                scope.with, scope.condition
+            ))?;
+            let failed: Vec<TaskId> =
+                query.query_map([scope.parameter], |row| row.get(0))?.collect::<Result<_, _>>()?;
+            for task in &failed {
+                let place = resolve::task(tx, &task.to_string())?;
+                change_status(tx, &place, Verb::Reset, None, None, now)?;
+            }
+            Ok(failed)
+        })
+    }
+
+    /// Gives a feature that has its tasks the status that follows from them; `running` while a run
+    /// works on it.
+    pub fn refresh_feature(
+        &mut self,
+        feature: FeatureId,
+        running: bool,
+        now: Timestamp,
+    ) -> Result<()> {
+        let counts = self.counts(&Target::Feature(feature.to_string()))?;
+        let status = if running {
+            FeatureStatus::Running
+        } else if counts.total > 0 && counts.done == counts.total {
+            FeatureStatus::Done
+        } else if counts.failed > 0 {
+            FeatureStatus::Failed
+        } else {
+            FeatureStatus::Ready
+        };
+        self.write(|tx| {
+            let known: Option<FeatureStatus> = tx
+                .query_row("select status from features where id = ?", [feature], |row| row.get(0))
+                .optional()?;
+            // What is not built yet is not ready, whatever was done of it.
+            let is_built =
+                !matches!(known, None | Some(FeatureStatus::Draft | FeatureStatus::Planned));
+            if is_built && known != Some(status) {
+                let change = FeatureChange { status: Some(status), ..FeatureChange::default() };
+                features::update(tx, feature, &change, now)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// The tasks of a target, for a query.
+struct Scope {
+    /// How the query begins.
+    with: &'static str,
+    /// What is true of its tasks.
+    condition: &'static str,
+    /// `?1`
+    parameter: Value,
+}
+
+impl Scope {
+    fn of(tx: &Transaction<'_>, target: &Target) -> Result<Scope> {
+        Ok(match target {
+            Target::Everything => {
+                Scope { with: "", condition: "?1 is null", parameter: Value::Null }
+            }
+            Target::Feature(name) => Scope {
+                with: "",
+                condition: "feature = ?1",
+                parameter: resolve::feature(tx, name)?.0.to_string().into(),
+            },
+            Target::Task(task) => Scope {
+                with: super::INSIDE,
+                condition: "seq in inside",
+                parameter: resolve::task(tx, task)?.seq.into(),
+            },
+        })
+    }
+}
