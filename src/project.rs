@@ -15,8 +15,14 @@ pub const CONFIG: &str = ".ralph.toml";
 pub const DIRECTORY: &str = ".ralph";
 
 /// What belongs to one machine and not into a repository.
-const IGNORED: &[&str] =
-    &[".ralph/progress.db*", ".ralph-pause", ".ralph-complete", ".ralph-done", ".ralph-ding"];
+const IGNORED: &[&str] = &[
+    ".ralph/progress.db*",
+    ".ralph/run.json",
+    ".ralph-pause",
+    ".ralph-complete",
+    ".ralph-done",
+    ".ralph-ding",
+];
 
 /// A directory that `ralph init` was called in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,6 +85,16 @@ impl Project {
     /// Where the user's own prompts are.
     pub fn prompts(&self) -> PathBuf {
         self.root.join(DIRECTORY).join("prompts")
+    }
+
+    /// Where skills are.
+    pub fn skills(&self) -> PathBuf {
+        self.root.join(DIRECTORY).join("skills")
+    }
+
+    /// While this file is there, runs pause.
+    pub fn pause(&self) -> PathBuf {
+        self.root.join(".ralph-pause")
     }
 
     /// What should not go into a repository and is not listed in `.gitignore`.
@@ -178,7 +194,10 @@ mod tests {
         fs::write(&ignore, "target\n/.ralph-pause").unwrap();
         Project::init(directory.path()).unwrap();
         let first = fs::read_to_string(&ignore).unwrap();
-        assert!(first.starts_with("target\n/.ralph-pause\n.ralph/progress.db*\n"), "{first}");
+        assert!(
+            first.starts_with("target\n/.ralph-pause\n.ralph/progress.db*\n.ralph/run.json\n"),
+            "{first}"
+        );
         let (project, made) = Project::init(directory.path()).unwrap();
         assert!(made.iter().all(|&(_, made)| made == Made::Kept));
         assert_eq!(fs::read_to_string(&ignore).unwrap(), first);

@@ -49,6 +49,8 @@ pub struct Session {
     pub attempt: Option<AttemptContext>,
     /// Whether it may go on in the background after its answer.
     pub background_tasks: bool,
+    /// What it may cost, in USD.
+    pub budget_usd: Option<f64>,
 }
 
 /// What a session on a task knows of itself.
@@ -133,6 +135,9 @@ impl Session {
                 invocation.arguments.extend(["--allowed-tools".into(), tools.join(",").into()]);
             }
         }
+        if let Some(budget) = self.budget_usd {
+            invocation.arguments.extend(["--max-budget-usd".into(), format!("{budget:.4}").into()]);
+        }
         if !self.background_tasks {
             invocation.variables.push(("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", "1".into()));
         }
@@ -185,6 +190,7 @@ mod tests {
                 iteration: 3,
             }),
             background_tasks: false,
+            budget_usd: None,
         }
     }
 
@@ -273,6 +279,13 @@ mod tests {
             arguments.contains("--allowed-tools Bash,Read,Glob,Grep --tools Bash,Read,Glob,Grep")
         );
         assert!(!arguments.contains("skip-permissions"));
+    }
+
+    #[test]
+    fn what_is_left_of_the_budget_bounds_a_session() {
+        let session = Session { budget_usd: Some(1.25), ..session() };
+        let invocation = session.work("/tmp/prompt.md".into(), &Permission::Everything);
+        assert!(shown(&invocation).contains("--max-budget-usd 1.2500"));
     }
 
     #[test]

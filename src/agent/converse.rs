@@ -18,6 +18,8 @@ use crate::event::AgentEvent;
 
 /// How many pieces of output may wait. A child that writes faster than we read has to wait, too.
 const MAILBOX: usize = 64;
+/// How often a listener is told that the time goes on.
+const TICK: Duration = Duration::from_secs(1);
 /// How long the output may stay open after everything has ended.
 const DRAIN: Duration = Duration::from_secs(1);
 
@@ -101,7 +103,7 @@ pub trait Listener {
     /// This happened.
     fn event(&mut self, event: &AgentEvent<'_>);
 
-    /// That is all for the moment.
+    /// That is all for the moment. It is said once a second at least.
     fn caught_up(&mut self);
 
     /// The agent was asked to stop, and has the time to clean up.
@@ -184,11 +186,13 @@ impl Session {
                 Some(Input::Child(_, Message::Ended(status))) => {
                     exit = Some(status);
                     // The supervisor may have been killed. If not, there is nothing left to end.
-                    self.marker.end();
+                    if matches!(status, Exit::Signal(_)) {
+                        self.marker.end();
+                    }
                     drain_until = Some(Instant::now() + DRAIN);
                 }
                 Some(Input::Request(request)) => self.request(request, listener),
-                None => {}
+                None => listener.caught_up(),
             }
         }
         self.finish(exit, listener)
@@ -196,9 +200,10 @@ impl Session {
 
     /// The next input; none when it is time to look at the clock.
     fn next(&self, inbox: &Receiver<Input>, drain_until: Option<Instant>) -> Option<Input> {
+        let now = Instant::now();
         let deadline = drain_until.or_else(|| self.watch.deadline());
-        let Some(deadline) = deadline else { return inbox.recv().ok() };
-        inbox.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok()
+        let wait = deadline.map_or(TICK, |at| at.saturating_duration_since(now).min(TICK));
+        inbox.recv_timeout(wait).ok()
     }
 
     fn read(&mut self, bytes: &[u8], log: &mut dyn Write, listener: &mut dyn Listener) {

@@ -7,6 +7,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use crate::process::Holder;
+
+/// How the name of such a directory begins.
+const PREFIX: &str = "ralph-session-";
+
 /// A directory that only its owner can look into, removed with everything in it when dropped.
 #[derive(Debug)]
 pub struct Scratch {
@@ -17,12 +22,27 @@ impl Scratch {
     /// Makes one in the directory for temporary files.
     pub fn new(temporary: &Path) -> Result<Scratch> {
         let number = getrandom::u64().unwrap_or_default();
-        let directory = temporary.join(format!("ralph-session-{number:016x}"));
+        let owner = Holder::current();
+        let name = format!("{PREFIX}{}-{}-{number:016x}", owner.pid, owner.started);
+        let directory = temporary.join(name);
         DirBuilder::new()
             .mode(0o700)
             .create(&directory)
             .with_context(|| format!("can't make `{}`", directory.display()))?;
         Ok(Scratch { directory })
+    }
+
+    /// Removes those of processes that were killed before they could.
+    pub fn sweep(temporary: &Path) {
+        let Ok(entries) = fs::read_dir(temporary) else { return };
+        let host = Holder::current().host;
+        for entry in entries.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if owner_in(&name, &host).is_some_and(|owner| owner.is_gone()) {
+                // Another ralph may be doing the same.
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
     }
 
     /// Where it is.
@@ -45,9 +65,39 @@ impl Scratch {
     }
 }
 
+/// The process that made the directory of this name.
+fn owner_in(name: &str, host: &str) -> Option<Holder> {
+    let mut parts = name.strip_prefix(PREFIX)?.split('-');
+    let (pid, started) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    Some(Holder { host: host.to_owned(), pid, started })
+}
+
 impl Drop for Scratch {
     fn drop(&mut self) {
         // The supervisor of the session may have been quicker.
         let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_process_left_is_removed_and_nothing_else() {
+        let temporary = tempfile::TempDir::new().unwrap();
+        let own = Scratch::new(temporary.path()).unwrap();
+        own.write("prompt.md", "text").unwrap();
+        for stranger in ["ralph-session-999999999-5-00ff", "ralph-session-x", "else"] {
+            fs::create_dir(temporary.path().join(stranger)).unwrap();
+        }
+        Scratch::sweep(temporary.path());
+        let left = |name: &str| temporary.path().join(name).exists();
+        assert!(own.path().join("prompt.md").exists());
+        assert!(!left("ralph-session-999999999-5-00ff"));
+        assert!(left("ralph-session-x") && left("else"));
+        let path = own.path().to_owned();
+        drop(own);
+        assert!(!path.exists());
     }
 }

@@ -40,6 +40,16 @@ pub(super) enum Command {
     /// Specify, plan, build, show and delete features
     #[command(subcommand, arg_required_else_help = true)]
     Feature(FeatureCommand),
+    /// Work the DAG, unattended
+    ///
+    /// Claims the next ready task, has a fresh Claude work on it, checks what it says it did, records it,
+    /// and goes on until everything is done, a limit is reached, or you stop it. Ctrl+C lets Claude
+    /// clean up, twice kills it; nothing is lost either way.
+    Run(Box<RunArgs>),
+    /// Hold runs before their next iteration
+    Pause,
+    /// Let held runs go on
+    Resume,
     /// One screen: progress, what runs, what is ready, what waits and for whom, what failed and why
     Status(Json),
     /// Draw the tasks and what waits for what
@@ -90,6 +100,70 @@ pub(super) enum Command {
         #[arg(value_enum)]
         shell: clap_complete::Shell,
     },
+}
+
+#[derive(Debug, Args)]
+pub(super) struct RunArgs {
+    /// A feature, or a task (a group means everything inside it); by default everything
+    pub(super) target: Option<String>,
+    /// Show the next task, model, command line and prompt, and change nothing
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// Stop after one iteration
+    #[arg(long, conflicts_with = "max_iterations")]
+    pub(super) once: bool,
+    /// Stop after this many iterations
+    #[arg(long = "limit", alias = "max-iterations", value_name = "N")]
+    pub(super) max_iterations: Option<u32>,
+    /// Stop after this time, such as 2h30m
+    #[arg(long, value_name = "TIME")]
+    pub(super) max_time: Option<String>,
+    /// Stop when this much is spent, in USD
+    #[arg(long, value_name = "USD")]
+    pub(super) max_cost: Option<f64>,
+    /// Use this model for every task, by any name Claude knows
+    #[arg(long, value_name = "MODEL")]
+    pub(super) model: Option<String>,
+    /// How to choose the model: fixed, cost-optimized, escalate or plan-then-execute
+    #[arg(long, value_name = "NAME")]
+    pub(super) strategy: Option<String>,
+    /// How often a failed task is tried again, unless the task says so itself
+    #[arg(long, value_name = "N")]
+    pub(super) max_retries: Option<u32>,
+    /// Do not have a second agent check what is said to be done
+    #[arg(long)]
+    pub(super) no_verify: bool,
+    /// Ask agents to write skills and to keep CLAUDE.md current
+    #[arg(long)]
+    pub(super) learn: bool,
+    /// Push new commits after each iteration
+    #[arg(long)]
+    pub(super) auto_push: bool,
+    /// Never ask anything, and need no terminal
+    #[arg(short = 'H', long)]
+    pub(super) headless: bool,
+    /// What to print
+    #[arg(long, value_enum, default_value_t = RunFormat::Text)]
+    pub(super) format: RunFormat,
+    /// Put the time (UTC) before each line of text
+    #[arg(long)]
+    pub(super) timestamps: bool,
+    /// Reset what failed in an earlier run without asking
+    #[arg(short, long, conflicts_with = "no_auto_reset")]
+    pub(super) yes: bool,
+    /// Do not reset what failed in an earlier run: exit with 2 instead
+    #[arg(long)]
+    pub(super) no_auto_reset: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum RunFormat {
+    /// For people
+    Text,
+    /// One JSON object a line, as things happen
+    Jsonl,
+    /// One JSON object at the end
+    Json,
 }
 
 #[derive(Debug, Args)]

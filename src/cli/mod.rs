@@ -3,6 +3,8 @@
 mod args;
 mod commands;
 mod exit;
+mod keyboard;
+mod notify;
 mod session;
 mod setup;
 
@@ -16,6 +18,7 @@ use clap::Parser;
 pub use exit::Exit;
 
 use crate::agent;
+use crate::engine::Clock;
 use crate::hint::{Hinted, hint_of};
 use crate::store;
 use crate::ui::text::printable_lines;
@@ -24,6 +27,11 @@ use setup::{Refused, Setup};
 
 /// Runs the program.
 pub fn main() -> ExitCode {
+    main_with(Clock::real)
+}
+
+/// Runs the program in a time of its own.
+pub fn main_with(clock: fn() -> Clock) -> ExitCode {
     // A file-size limit is to be an error like a full disk, not a death. A handler that does nothing
     // achieves that, and unlike "ignore" it is not passed on to children.
     let _ =
@@ -45,7 +53,7 @@ pub fn main() -> ExitCode {
             return Exit::Done.into();
         }
     };
-    let setup = Setup::new(arguments.config, arguments.agent);
+    let setup = Setup::new(arguments.config, arguments.agent, clock);
     let mut out = BufWriter::new(io::stdout().lock());
     let result = commands::run(arguments.command, &setup, &mut out)
         .and_then(|exit| Ok(out.flush().map(|()| exit)?));
@@ -78,5 +86,6 @@ fn report(error: &anyhow::Error, setup: &Setup) -> Exit {
     // Nobody is left to be told that this could not be printed.
     let _ = io::stderr().write_all(text.as_bytes());
     let cause = error.downcast_ref::<Hinted>().map_or(error, |hinted| &hinted.source);
-    if cause.is::<Refused>() { Exit::Usage } else { Exit::Error }
+    let is_refused = cause.chain().any(|cause| cause.is::<Refused>()) || cause.is::<Refused>();
+    if is_refused { Exit::Usage } else { Exit::Error }
 }

@@ -41,6 +41,7 @@ impl Conversation {
             database: absolute(&setup.database_path()?)?,
             attempt: None,
             background_tasks: settings.agent.background_tasks,
+            budget_usd: None,
         };
         Ok(Conversation { session, settings, scratch })
     }
@@ -83,7 +84,7 @@ impl Conversation {
 
     fn watch(&self, invocation: &Invocation, setup: &Setup, out: &mut dyn Write) -> Result<Report> {
         let mailbox = Mailbox::new();
-        forward_signals(&mailbox)?;
+        forward_signals(&mailbox, || {})?;
         let limits = agent::Limits {
             silence: self.settings.agent.silence_timeout,
             exit_grace: self.settings.agent.exit_grace,
@@ -123,13 +124,13 @@ impl Listener for Screen<'_> {
 }
 
 /// Says what to do when there is no agent.
-fn found<T>(result: Result<T>) -> Result<T> {
+pub(super) fn found<T>(result: Result<T>) -> Result<T> {
     match result {
         Err(error) if error.is::<ProgramNotFound>() => Err(error).hint(ProgramNotFound::HINT),
         result => result,
     }
 }
 
-fn absolute(path: &Path) -> Result<PathBuf> {
+pub(super) fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).with_context(|| format!("can't tell where `{}` is", path.display()))
 }

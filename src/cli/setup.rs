@@ -10,6 +10,7 @@ use anyhow::{Context, Result, anyhow};
 
 use crate::agent;
 use crate::dag::AttemptId;
+use crate::engine::Clock;
 use crate::hint::HintExt;
 use crate::process::Holder;
 use crate::project::Project;
@@ -28,6 +29,7 @@ pub(super) struct Setup {
     pub(super) environment: Environment,
     config: Option<PathBuf>,
     agent: Option<String>,
+    clock: fn() -> Clock,
 }
 
 /// A question would have to be asked and may not be.
@@ -51,8 +53,17 @@ impl fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 impl Setup {
-    pub(super) fn new(config: Option<PathBuf>, agent: Option<String>) -> Setup {
-        Setup { environment: Environment::process(), config, agent }
+    pub(super) fn new(
+        config: Option<PathBuf>,
+        agent: Option<String>,
+        clock: fn() -> Clock,
+    ) -> Setup {
+        Setup { environment: Environment::process(), config, agent, clock }
+    }
+
+    /// The time, from now on.
+    pub(super) fn clock(&self) -> Clock {
+        (self.clock)()
     }
 
     pub(super) fn directory(&self) -> Result<PathBuf> {
@@ -89,12 +100,18 @@ impl Setup {
     }
 
     pub(super) fn settings(&self) -> Result<Loaded> {
+        self.settings_with(&[])
+    }
+
+    /// The settings under the flags of a command.
+    pub(super) fn settings_with(&self, flags: &[Flag]) -> Result<Loaded> {
         let file = match &self.config {
             Some(file) => Some(file.clone()),
             None => self.project().ok().and_then(|project| project.config()),
         };
         let agent = self.agent.as_deref().map(|it| Flag::new("--agent", "agent.command", it));
-        Settings::load(file.as_deref(), &self.environment, agent.as_slice())
+        let flags: Vec<Flag> = agent.into_iter().chain(flags.iter().cloned()).collect();
+        Settings::load(file.as_deref(), &self.environment, &flags)
     }
 
     /// The attempt whose agent calls us; none if a person does.

@@ -12,28 +12,29 @@ use crate::event::Diff;
 /// Where the state that an attempt left behind is kept.
 const SALVAGE: &str = "refs/ralph/salvage";
 /// What must not be kept: it changes all the time, and belongs to ralph.
-const NOT_OURS: &str = ":(exclude,top).ralph/progress.db*";
+const DATABASE: &str = ":(top).ralph/progress.db*";
+const BUT_THE_DATABASE: &str = ":(exclude,top).ralph/progress.db*";
 
 /// The repository around a project.
 #[derive(Debug)]
-pub struct Git {
+pub(super) struct Git {
     root: PathBuf,
 }
 
 impl Git {
     /// The repository that this directory is in, if there is one and `git` is there.
-    pub fn find(root: &Path) -> Option<Git> {
+    pub(super) fn find(root: &Path) -> Option<Git> {
         let git = Git { root: root.to_owned() };
         (git.output(["rev-parse", "--is-inside-work-tree"])? == "true").then_some(git)
     }
 
     /// The commit that is checked out; none before the first one.
-    pub fn head(&self) -> Option<String> {
+    pub(super) fn head(&self) -> Option<String> {
         self.output(["rev-parse", "--verify", "--quiet", "HEAD"])
     }
 
     /// What was committed between two heads.
-    pub fn diff(&self, before: Option<&str>, after: Option<&str>) -> Diff {
+    pub(super) fn diff(&self, before: Option<&str>, after: Option<&str>) -> Diff {
         let Some(after) = after.filter(|_| before != after) else { return Diff::default() };
         let range = before.map_or(after.to_owned(), |before| format!("{before}..{after}"));
         let commits = self.output(["rev-list", "--count", &range]);
@@ -48,7 +49,7 @@ impl Git {
 
     /// The state of the working tree as one name: what is not committed included, what is ignored not.
     /// None if there is nothing that is not committed.
-    pub fn tree(&self, scratch: &Path) -> Option<String> {
+    pub(super) fn tree(&self, scratch: &Path) -> Option<String> {
         let index = scratch.join("index");
         let own = self.output(["rev-parse", "--path-format=absolute", "--git-path", "index"])?;
         // With the real index as a start git knows which files have not changed.
@@ -58,15 +59,18 @@ impl Git {
             command.env("GIT_INDEX_FILE", &index);
             run(command)
         };
-        with_index(&["add", "--all", "--", ":/", NOT_OURS])?;
+        // Not by leaving it out at once: git refuses to leave out what is ignored.
+        with_index(&["add", "--all", "--", ":/"])?;
+        with_index(&["rm", "-r", "--cached", "--quiet", "--ignore-unmatch", "--", DATABASE])?;
         let tree = with_index(&["write-tree"]);
         let _ = fs::remove_file(&index);
         tree
     }
 
     /// Keeps what an attempt has not committed, and says where; none if there is nothing.
-    pub fn salvage(&self, attempt: AttemptId, scratch: &Path) -> Option<String> {
-        let changes = ["status", "--porcelain", "--untracked-files=normal", "--", ":/", NOT_OURS];
+    pub(super) fn salvage(&self, attempt: AttemptId, scratch: &Path) -> Option<String> {
+        let changes =
+            ["status", "--porcelain", "--untracked-files=normal", "--", ":/", BUT_THE_DATABASE];
         if self.output(changes)?.is_empty() {
             return None;
         }
@@ -89,16 +93,9 @@ impl Git {
     }
 
     /// Where the state that this attempt left behind is kept, if it is.
-    pub fn salvaged(&self, attempt: AttemptId) -> Option<String> {
+    pub(super) fn salvaged(&self, attempt: AttemptId) -> Option<String> {
         let reference = salvage_reference(attempt);
         self.output(["rev-parse", "--verify", "--quiet", &reference]).map(|_| reference)
-    }
-
-    /// What pushes the commits of the current branch.
-    pub fn push(&self) -> Command {
-        let mut command = self.command(["push"]);
-        command.env("GIT_TERMINAL_PROMPT", "0");
-        command
     }
 
     fn output<I: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = I>) -> Option<String> {
@@ -204,6 +201,8 @@ mod tests {
         assert_eq!(git.output(["show", &format!("{kept}:ignored")]), None);
         assert_eq!(git.output(["rev-parse", &format!("{kept}^")]), git.head());
         assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
+        fs::write(directory.path().join(".gitignore"), ".ralph/progress.db*\n").unwrap();
+        assert!(git.salvage(attempt, scratch.path()).is_some(), "an ignored one is left out, too");
     }
 
     #[test]

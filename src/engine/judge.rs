@@ -6,7 +6,7 @@ use crate::prompt::sigils::{Promise, Sigils};
 
 /// What a session means for its task.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub(super) enum Verdict {
     /// The agent believes that it is done.
     Done {
         /// Whether it said that it failed as well.
@@ -30,19 +30,19 @@ pub enum Verdict {
 
 /// A verdict, and what else was said.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Judgement {
+pub(super) struct Judgement {
     /// What it means for the task.
-    pub verdict: Verdict,
+    pub(super) verdict: Verdict,
     /// What is said of the whole run.
-    pub promise: Option<Promise>,
+    pub(super) promise: Option<Promise>,
     /// The model to take next.
-    pub hint: Option<String>,
+    pub(super) hint: Option<String>,
     /// What a person should know.
-    pub remarks: Vec<String>,
+    pub(super) remarks: Vec<String>,
 }
 
 /// Judges a session on `task`, whose agent may have asked for something by calling ralph.
-pub fn judge(
+pub(super) fn judge(
     task: TaskId,
     facts: &Facts,
     ended_by: EndedBy,

@@ -8,7 +8,7 @@ use crate::time::Timestamp;
 
 /// What to do about a session that the API has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reaction {
+pub(super) enum Reaction {
     /// Wait until then.
     Wait {
         /// Until then.
@@ -37,7 +37,7 @@ const PAUSES: [u64; 6] = [30, 60, 120, 300, 600, 900];
 const LONG_PAUSES: [u64; 4] = [300, 600, 900, 1_800];
 
 /// What to do about this trouble after so many refusals in a row.
-pub fn react(trouble: &Trouble, refusals: u32, now: Timestamp) -> Reaction {
+pub(super) fn react(trouble: &Trouble, refusals: u32, now: Timestamp) -> Reaction {
     match trouble {
         Trouble::UsageLimit { window, resets_at } => {
             let until = resets_at

@@ -2,14 +2,482 @@
 //! colours.
 
 mod clock;
+mod command;
 mod git;
+mod heartbeat;
+mod iteration;
 mod judge;
 mod limits;
+mod lock;
 mod model;
+mod outlook;
+mod plan;
+mod preview;
+mod relay;
 mod signals;
 mod stop;
+mod totals;
+mod verify;
+
+use std::collections::HashSet;
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::agent::{Listener, Mailbox, Scratch, Trouble};
+use crate::dag::{AttemptId, FeatureId, Outcome, RunId, TaskId};
+use crate::event::{Activity, Event, Idle, LimitWait, Problem, Progress, Stamped, Start, View};
+use crate::store::{NewRun, RunTotals, Store, Surroundings, Target};
+use crate::time::Timestamp;
+use git::Git;
+use heartbeat::Heartbeat;
+use model::Record;
+use relay::Relay;
+use stop::Used;
 
 pub use clock::Clock;
+pub use lock::{Holder, TreeHeld, TreeLock};
 pub use model::Strategy;
+pub use plan::{AgentPlan, Places, Plan, VerifyPlan};
+pub use preview::{Preview, preview};
 pub use signals::forward_signals;
 pub use stop::{Bounds, Reached};
+pub use totals::Totals;
+
+/// How often it is looked whether a pause or a wait is over.
+const LOOK: Duration = Duration::from_millis(250);
+/// How often it is looked whether others have made something ready.
+const IDLE: Duration = Duration::from_secs(1);
+/// How long a push may take.
+const PUSH: Duration = Duration::from_secs(120);
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RunEnd {
+    /// Everything in the target is done.
+    Done,
+    /// Everything is done or has failed.
+    Failed,
+    /// A bound was reached.
+    Limit(Reached),
+    /// What is left waits for these, which can't get done by themselves.
+    Stuck(Vec<TaskId>),
+    /// There is nothing to do at all.
+    Empty,
+    /// A person ended it.
+    Interrupted,
+    /// The agent said that it must stop.
+    Failure,
+    /// The API refuses, and waiting would not help.
+    Refused(Trouble),
+    /// Nobody listens any more.
+    Unheard,
+}
+
+impl RunEnd {
+    /// It in a word, as it is recorded.
+    pub fn name(&self) -> &'static str {
+        match self {
+            RunEnd::Done => "done",
+            RunEnd::Failed => "failed",
+            RunEnd::Limit(_) => "limit",
+            RunEnd::Stuck(_) => "stuck",
+            RunEnd::Empty => "empty",
+            RunEnd::Interrupted => "interrupted",
+            RunEnd::Failure => "failure",
+            RunEnd::Refused(_) => "refused",
+            RunEnd::Unheard => "unheard",
+        }
+    }
+}
+
+impl fmt::Display for RunEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RunEnd::Done => f.write_str("everything is done"),
+            RunEnd::Failed => f.write_str("some tasks failed for good"),
+            RunEnd::Limit(reached) => {
+                write!(f, "the limit on {} was reached", reached.name())
+            }
+            RunEnd::Stuck(behind) => {
+                let ids: Vec<String> = behind.iter().take(5).map(TaskId::to_string).collect();
+                let more = if behind.len() > ids.len() { ", …" } else { "" };
+                write!(f, "nothing can go on: what is left waits for {}{more}", ids.join(", "))
+            }
+            RunEnd::Empty => f.write_str("there are no tasks"),
+            RunEnd::Interrupted => f.write_str("interrupted"),
+            RunEnd::Failure => f.write_str("the agent said that the run must stop"),
+            RunEnd::Refused(trouble) => write!(f, "{trouble}"),
+            RunEnd::Unheard => f.write_str("nobody listens any more"),
+        }
+    }
+}
+
+/// Why a wait was broken off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Break {
+    Interrupted,
+    OutOfTime,
+}
+
+/// A run.
+pub struct Engine<'a> {
+    plan: &'a Plan,
+    store: Store,
+    mailbox: &'a Mailbox,
+    clock: &'a Clock,
+    view: &'a mut dyn View,
+    git: Option<Git>,
+    run: RunId,
+    used: Used,
+    record: Record,
+    /// Refusals of the API in a row.
+    refusals: u32,
+    /// The commit that is checked out.
+    head: Option<String>,
+    features: HashSet<FeatureId>,
+    totals: Totals,
+    /// Why nobody listens any more.
+    broken: Option<io::Error>,
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Finished {
+    /// How it ended.
+    pub end: RunEnd,
+    /// Which run it was.
+    pub run: RunId,
+    /// What it added up to.
+    pub totals: Totals,
+    /// How many iterations it took.
+    pub iterations: u32,
+    /// What it has cost.
+    pub cost_usd: f64,
+    /// How far the work is.
+    pub progress: Progress,
+    /// How long it took.
+    pub duration: Duration,
+}
+
+/// Works on the target of a plan until it is done, or something ends it.
+pub fn run(
+    mut store: Store,
+    plan: &Plan,
+    lock: &TreeLock,
+    mailbox: &Mailbox,
+    clock: &Clock,
+    view: &mut dyn View,
+) -> Result<Finished> {
+    let now = clock.now();
+    let run = store.start_run(
+        &NewRun {
+            max_iterations: plan.bounds.iterations,
+            max_seconds: plan.bounds.time.map(|time| time.as_secs()),
+            max_cost: plan.bounds.cost,
+            ..NewRun::new("run")
+        },
+        now,
+    )?;
+    lock.sign(run, now);
+    Scratch::sweep(&plan.places.temporary);
+    let _heartbeat = Heartbeat::start(store.path(), run);
+    let git = Git::find(&plan.places.root);
+    let mut engine = Engine {
+        plan,
+        store,
+        mailbox,
+        clock,
+        view,
+        git,
+        run,
+        used: Used::default(),
+        record: Record::default(),
+        refusals: 0,
+        head: None,
+        features: HashSet::new(),
+        totals: Totals::default(),
+        broken: None,
+    };
+    let end = engine.go();
+    engine.close(end)
+}
+
+impl Engine<'_> {
+    fn go(&mut self) -> Result<RunEnd> {
+        self.salvage_of_a_crash()?;
+        self.head = self.look_at_head();
+        self.tell_beginning()?;
+        loop {
+            if let Some(end) = self.held_back()? {
+                return Ok(end);
+            }
+            let now = self.clock.now();
+            let end = match self.store.claim_next(self.run, &self.plan.target, now)? {
+                Some(claim) => self.iterate(claim)?,
+                None => self.nothing_to_claim()?,
+            };
+            if let Some(end) = end {
+                return Ok(end);
+            }
+        }
+    }
+
+    /// What ends the run before another iteration, or holds it for a while.
+    fn held_back(&mut self) -> Result<Option<RunEnd>> {
+        if self.broken.is_some() {
+            return Ok(Some(RunEnd::Unheard));
+        }
+        if self.clock.wait(self.mailbox, Duration::ZERO).is_some() {
+            return Ok(Some(RunEnd::Interrupted));
+        }
+        if let Some(reason) = self.pause()? {
+            return Ok(Some(reason.into()));
+        }
+        let Some(reached) = self.plan.bounds.reached(&self.used()) else { return Ok(None) };
+        // Whoever reaches the bound and the goal together has reached the goal.
+        let counts = self.store.counts(&self.plan.target)?;
+        let is_done = counts.total > 0 && counts.done == counts.total;
+        Ok(Some(if is_done { RunEnd::Done } else { RunEnd::Limit(reached) }))
+    }
+
+    /// Waits while a person holds the run.
+    fn pause(&mut self) -> Result<Option<Break>> {
+        if !self.plan.places.pause.exists() {
+            return Ok(None);
+        }
+        self.tell(&Event::Pause)?;
+        while self.plan.places.pause.exists() {
+            if let Some(reason) = self.wait(LOOK, &Activity::Paused)? {
+                return Ok(Some(reason));
+            }
+        }
+        self.tell(&Event::Resume)?;
+        Ok(None)
+    }
+
+    /// Waits until the API may be asked again.
+    fn wait_for_the_api(&mut self, trouble: &Trouble, until: Timestamp) -> Result<Option<Break>> {
+        let reason = trouble.to_string();
+        let seconds = until.since(self.clock.now()).as_secs_f64().ceil() as u64;
+        self.tell(&Event::LimitWait(LimitWait { reason: &reason, until, seconds }))?;
+        loop {
+            // By the clock on the wall: a machine may sleep in between.
+            let left = until.since(self.clock.now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            let activity = Activity::Waiting { until };
+            if let Some(reason) = self.wait(left.min(IDLE), &activity)? {
+                return Ok(Some(reason));
+            }
+        }
+    }
+
+    /// What to do when nothing can be claimed: wait for others, or end.
+    fn nothing_to_claim(&mut self) -> Result<Option<RunEnd>> {
+        let now = self.clock.now();
+        let (until, reason) = match outlook::outlook(&self.store, &self.plan.target, now)? {
+            outlook::Outlook::End(end) => return Ok(Some(end)),
+            outlook::Outlook::Wait { until, reason } => (until, reason),
+        };
+        self.tell(&Event::Idle(Idle { reason, until }))?;
+        loop {
+            if let Some(reason) = self.wait(IDLE, &Activity::Idle)? {
+                return Ok(Some(reason.into()));
+            }
+            let now = self.clock.now();
+            crate::engine::outlook::take_back(&mut self.store, now)?;
+            let is_due = until.is_some_and(|until| until <= now);
+            if is_due || self.store.peek_next(&self.plan.target)?.is_some() {
+                return Ok(None);
+            }
+            let outlook = outlook::outlook(&self.store, &self.plan.target, now)?;
+            if matches!(outlook, outlook::Outlook::End(_)) {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Waits, and tells everybody that the time goes on.
+    fn wait(&mut self, time: Duration, activity: &Activity) -> Result<Option<Break>> {
+        let shown = self.view.tick(self.clock.now(), activity);
+        self.note(shown);
+        if self.broken.is_some() {
+            return Ok(Some(Break::Interrupted));
+        }
+        let time = self.time_left().map_or(time, |left| left.min(time));
+        if self.clock.wait(self.mailbox, time).is_some() {
+            return Ok(Some(Break::Interrupted));
+        }
+        Ok(self.is_out_of_time().then_some(Break::OutOfTime))
+    }
+
+    fn used(&self) -> Used {
+        Used { time: self.clock.elapsed(), ..self.used }
+    }
+
+    fn time_left(&self) -> Option<Duration> {
+        self.plan.bounds.time_left(&self.used())
+    }
+
+    fn cost_left(&self) -> Option<f64> {
+        self.plan.bounds.cost_left(&self.used)
+    }
+
+    fn is_out_of_time(&self) -> bool {
+        self.time_left().is_some_and(|left| left.is_zero())
+    }
+
+    /// Runs something that a view listens to.
+    fn listening<T>(
+        &mut self,
+        activity: Activity,
+        run: impl FnOnce(&mut dyn Listener) -> Result<T>,
+    ) -> Result<T> {
+        let mut relay = Relay {
+            view: &mut *self.view,
+            clock: self.clock,
+            run: self.run,
+            iteration: self.used.iterations,
+            activity,
+            mailbox: self.mailbox.sender(),
+            broken: self.broken.take(),
+        };
+        let result = run(&mut relay);
+        self.broken = relay.broken;
+        result
+    }
+
+    /// Tells everybody that something happened. That nobody listens ends the run, but not at once.
+    fn tell(&mut self, event: &Event<'_>) -> Result<()> {
+        let shown = self.view.event(&Stamped { ts: self.clock.now(), run: self.run, event });
+        self.note(shown);
+        Ok(())
+    }
+
+    fn note(&mut self, shown: io::Result<()>) {
+        if let Err(error) = shown {
+            self.broken.get_or_insert(error);
+        }
+    }
+
+    fn warn(&mut self, message: &str) -> Result<()> {
+        self.tell(&Event::Error(Problem { message, fatal: false }))
+    }
+
+    fn tell_beginning(&mut self) -> Result<()> {
+        let counts = self.store.counts(&self.plan.target)?;
+        let project = self.plan.places.root.to_string_lossy().into_owned();
+        let target = match &self.plan.target {
+            Target::Everything => None,
+            Target::Feature(name) => Some(name.as_str()),
+            Target::Task(id) => Some(id.as_str()),
+        };
+        self.tell(&Event::Start(Start {
+            version: env!("CARGO_PKG_VERSION"),
+            project: &project,
+            target,
+            done: counts.done,
+            total: counts.total,
+            max_iterations: self.plan.bounds.iterations,
+            max_seconds: self.plan.bounds.time.map(|time| time.as_secs()),
+            max_cost_usd: self.plan.bounds.cost,
+            sandbox: "none",
+        }))
+    }
+
+    fn tell_progress(&mut self) -> Result<()> {
+        let progress = self.progress()?;
+        self.tell(&Event::Progress(progress))
+    }
+
+    fn progress(&self) -> Result<Progress> {
+        let counts = self.store.counts(&self.plan.target)?;
+        Ok(Progress {
+            total: counts.total,
+            done: counts.done,
+            failed: counts.failed,
+            blocked: counts.blocked,
+            in_progress: counts.in_progress,
+        })
+    }
+
+    fn mark_running(&mut self, surroundings: &Surroundings) -> Result<()> {
+        match &surroundings.feature {
+            Some(feature) if self.features.insert(feature.id) => {
+                self.store.refresh_feature(feature.id, true, self.clock.now())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The commit that is checked out now, where anybody wants to know.
+    fn look_at_head(&mut self) -> Option<String> {
+        if self.plan.git_stats || self.plan.auto_push {
+            self.head = self.git.as_ref().and_then(Git::head);
+        }
+        self.head.clone()
+    }
+
+    /// Pushes what was committed; whether it worked is a remark and no error.
+    fn push(&mut self) -> Result<bool> {
+        let (root, path) = (self.plan.places.root.clone(), self.plan.agent.path.clone());
+        let mailbox = self.mailbox;
+        let ended = self.listening(Activity::Working, |listener| {
+            command::run("git push --quiet", &root, &path, Some(PUSH), mailbox, listener)
+        })?;
+        match ended {
+            command::Ended::Well => Ok(true),
+            command::Ended::Interrupted => {
+                // It was meant for the run, not for the push.
+                let request = crate::agent::Input::Request(crate::agent::Request::Interrupt);
+                let _ = self.mailbox.sender().try_send(request);
+                Ok(false)
+            }
+            command::Ended::Badly { how, tail } => {
+                self.warn(&format!("`git push` {how}: {tail}"))?;
+                Ok(false)
+            }
+        }
+    }
+
+    /// What a run that was killed has left in the working tree is kept before anybody changes it.
+    fn salvage_of_a_crash(&mut self) -> Result<()> {
+        let Some(git) = &self.git else { return Ok(()) };
+        let last = self.store.latest_attempts(1)?.pop();
+        let crashed: Option<AttemptId> =
+            last.filter(|it| it.outcome == Some(Outcome::Crashed)).map(|it| it.id);
+        if let Some(attempt) = crashed.filter(|&it| git.salvaged(it).is_none()) {
+            let scratch = Scratch::new(&self.plan.places.temporary)?;
+            git.salvage(attempt, scratch.path());
+        }
+        Ok(())
+    }
+
+    /// Records how the run ended, whatever ended it.
+    fn close(mut self, end: Result<RunEnd>) -> Result<Finished> {
+        let now = self.clock.now();
+        let outcome = end.as_ref().map_or("error", RunEnd::name).to_owned();
+        let outcome = if self.broken.is_some() { "unheard".to_owned() } else { outcome };
+        let (iterations, cost_usd) = (self.used.iterations, self.used.cost);
+        self.store.end_run(self.run, &RunTotals { outcome, iterations, cost_usd }, now)?;
+        for feature in std::mem::take(&mut self.features) {
+            self.store.refresh_feature(feature, false, now)?;
+        }
+        let end = end?;
+        let end = if self.broken.is_some() { RunEnd::Unheard } else { end };
+        let progress = self.progress()?;
+        Ok(Finished {
+            end,
+            run: self.run,
+            totals: self.totals,
+            iterations,
+            cost_usd,
+            progress,
+            duration: self.clock.elapsed(),
+        })
+    }
+}

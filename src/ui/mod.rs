@@ -9,11 +9,16 @@ mod line;
 pub mod list;
 mod mark;
 mod progress;
+pub mod records;
 pub mod remarks;
+pub mod run;
 pub mod session;
 pub mod sessions;
 pub mod show;
+mod stamps;
 pub mod status;
+mod status_line;
+mod summary;
 mod table;
 mod terminal;
 #[cfg(test)]

@@ -173,10 +173,57 @@ impl Project {
         command
     }
 
-    /// What is left in the directory for temporary files.
+    /// What is left in the directory for temporary files, but for logs.
     pub(crate) fn temporary_files(&self) -> Vec<String> {
         let entries = fs::read_dir(self.base.join("tmp")).unwrap();
-        entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
+        let names = entries.map(|it| it.unwrap().file_name().to_string_lossy().into_owned());
+        names.filter(|name| name != "ralph").collect()
+    }
+
+    /// `ralph` with these arguments, whose agents play these scripts one after the other, the last one
+    /// again and again.
+    pub(crate) fn ralph_playing(
+        &self,
+        scripts: &[&str],
+        arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    ) -> Command {
+        let mut command = self.ralph_with("", arguments);
+        command.env("FAKE_CLAUDE_SCRIPTS", self.scripts(scripts));
+        command
+    }
+
+    /// A new directory with these scripts.
+    pub(crate) fn scripts(&self, scripts: &[&str]) -> PathBuf {
+        let directory = TempDir::with_prefix_in("scripts-", &self.base).unwrap().keep();
+        for (number, script) in scripts.iter().enumerate() {
+            fs::write(directory.join((number + 1).to_string()), script).unwrap();
+        }
+        directory
+    }
+
+    /// Makes the project a repository with everything in it committed.
+    pub(crate) fn git_init(&self) -> &Project {
+        self.git(["init", "-q", "-b", "main"]);
+        self.git(["add", "--all"]);
+        self.git(["commit", "-q", "-m", "begin"]);
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn git<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> String {
+        let mut command = self.command("git");
+        command.args(arguments);
+        self.run(command, None).ok()
+    }
+
+    /// Asserts that no process and no file is left of anything that ran here.
+    #[track_caller]
+    pub(crate) fn assert_nothing_left(&self) {
+        assert_no_process_left(self);
+        let deadline = Instant::now() + DEADLINE;
+        let none = wait_until(deadline, || self.temporary_files().is_empty().then_some(()));
+        assert!(none.is_some(), "{:?}", self.temporary_files());
+        assert!(!self.root.join(".ralph/run.json").exists());
     }
 
     /// Writes spec and plan of a feature.

@@ -33,8 +33,14 @@ impl Terminal {
         let (mut output, shown) = (pair.master.try_clone_reader().unwrap(), Arc::clone(&screen));
         thread::spawn(move || {
             let mut buffer = [0; 4096];
+            let mut waiting = Vec::new();
             while let Ok(count @ 1..) = output.read(&mut buffer) {
-                shown.lock().unwrap().process(&buffer[..count]);
+                waiting.extend_from_slice(&buffer[..count]);
+                // The second half of a sequence may still be on its way.
+                let held = waiting.pop_if(|last| *last == b'\x1b');
+                shown.lock().unwrap().process(&with_index(&waiting));
+                waiting.clear();
+                waiting.extend(held);
             }
         });
         let keyboard = pair.master.take_writer().unwrap();
@@ -117,6 +123,23 @@ impl Drop for Terminal {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The emulation does not know "index", by which a cursor goes down a line and scrolls; a line feed
+/// without its carriage return is the same.
+pub(crate) fn with_index(bytes: &[u8]) -> Vec<u8> {
+    let mut known = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let Some((&first, after)) = rest.split_first() {
+        if let Some(after) = rest.strip_prefix(b"\x1bD") {
+            known.push(b'\n');
+            rest = after;
+        } else {
+            known.push(first);
+            rest = after;
+        }
+    }
+    known
 }
 
 fn builder(command: &Command) -> CommandBuilder {

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 /// What each part may use besides itself; `cli` and the crate's root may use everything.
 const ARROWS: &[(&str, &[&str])] = &[
-    ("agent", &["event", "lenient", "time"]),
+    ("agent", &["event", "lenient", "process", "time"]),
     ("dag", &["hint", "time"]),
-    ("engine", &["agent", "dag", "event", "hint", "prompt", "store", "time"]),
+    ("engine", &["agent", "dag", "event", "hint", "process", "prompt", "store", "time"]),
     ("event", &["dag", "time"]),
     ("hint", &[]),
     ("jsonl", &[]),

@@ -151,6 +151,7 @@ impl Options {
                 iteration: 1,
             }),
             background_tasks: false,
+            budget_usd: None,
         };
         let mut invocation = session.work(self.prompt.clone(), &Permission::Everything);
         invocation.arguments.extend(arguments.iter().cloned());

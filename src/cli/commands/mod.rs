@@ -9,6 +9,8 @@ mod graph;
 mod import;
 mod init;
 mod logs;
+mod pause;
+mod run;
 mod status;
 mod task;
 
@@ -29,6 +31,9 @@ pub(super) fn run(command: Command, setup: &Setup, out: &mut dyn Write) -> Resul
         Command::Init => init::run(setup, out),
         Command::Task(command) => task::run(command, setup, out),
         Command::Feature(command) => feature::run(command, setup, out),
+        Command::Run(args) => run::run(&args, setup, out),
+        Command::Pause => pause::pause(setup),
+        Command::Resume => pause::resume(setup),
         Command::Status(json) => status::run(setup, json.json, out),
         Command::Graph { target, format } => graph::run(setup, target.as_deref(), format, out),
         Command::Logs { id, number, raw, json } => {

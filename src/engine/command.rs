@@ -1,0 +1,118 @@
+//! A shell command that ralph itself runs during a run: it can be interrupted, has a time limit, leaves
+//! nothing behind, and the end of what it printed is kept.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use crate::agent::{self, EndedBy, Exit, Invocation, Limits, Listener, Mailbox};
+
+/// How much of what a command printed is kept: its end.
+const TAIL_BYTES: usize = 32 << 10;
+/// How many lines of it are passed on.
+const TAIL_LINES: usize = 40;
+
+/// How a command ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// It succeeded.
+    Well,
+    /// It did not.
+    Badly {
+        /// How, in a few words.
+        how: String,
+        /// The end of what it printed.
+        tail: String,
+    },
+    /// A person ended it.
+    Interrupted,
+}
+
+/// Runs a command in a directory, as a shell does.
+pub(super) fn run(
+    command: &str,
+    directory: &Path,
+    path: &OsString,
+    timeout: Option<Duration>,
+    mailbox: &Mailbox,
+    listener: &mut dyn Listener,
+) -> Result<Ended> {
+    let invocation = Invocation {
+        program: "sh".into(),
+        arguments: vec!["-c".into(), format!("exec 2>&1\n{command}").into()],
+        variables: vec![("PATH", path.clone()), ("GIT_TERMINAL_PROMPT", "0".into())],
+        removed: vec![],
+        stdin: None,
+        scratch: None,
+        directory: directory.to_owned(),
+    };
+    let limits = Limits {
+        silence: None,
+        exit_grace: Duration::from_secs(5),
+        deadline: timeout.map(|time| Instant::now() + time),
+    };
+    let mut tail = Tail::default();
+    let report = agent::converse(&invocation, limits, mailbox, &mut tail, listener)?;
+    let how = match (report.ended_by, report.facts.exit) {
+        (EndedBy::Request, _) => return Ok(Ended::Interrupted),
+        (EndedBy::Deadline, _) => {
+            format!("took longer than {} s", timeout.unwrap_or_default().as_secs())
+        }
+        (_, Some(Exit::Code(0))) => return Ok(Ended::Well),
+        (_, Some(Exit::Code(code))) => format!("ended with code {code}"),
+        (_, Some(Exit::Signal(signal))) => format!("was ended by signal {signal}"),
+        (_, None) => "could not be ended".to_owned(),
+    };
+    Ok(Ended::Badly { how, tail: tail.lines() })
+}
+
+/// Keeps the end of what is written to it.
+#[derive(Debug, Default)]
+struct Tail {
+    bytes: VecDeque<u8>,
+}
+
+impl Tail {
+    fn lines(&self) -> String {
+        let (first, second) = self.bytes.as_slices();
+        let text = String::from_utf8_lossy(&[first, second].concat()).into_owned();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+    }
+}
+
+impl Write for Tail {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let kept = &bytes[bytes.len().saturating_sub(TAIL_BYTES)..];
+        let excess = (self.bytes.len() + kept.len()).saturating_sub(TAIL_BYTES);
+        self.bytes.drain(..excess);
+        self.bytes.extend(kept);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_last_lines_are_kept() {
+        let mut tail = Tail::default();
+        for number in 0..10_000 {
+            writeln!(tail, "line {number}").unwrap();
+        }
+        let lines = tail.lines();
+        assert_eq!(lines.lines().count(), TAIL_LINES);
+        assert!(lines.ends_with("line 9999"));
+        tail.write_all(&vec![b'x'; 3 * TAIL_BYTES]).unwrap();
+        assert_eq!(tail.bytes.len(), TAIL_BYTES);
+    }
+}

@@ -1,0 +1,115 @@
+//! What a run is to do, as data: everything a person can choose, already decided.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::model::Strategy;
+use super::stop::Bounds;
+use crate::agent::{AttemptContext, Limits, Permission, Session};
+use crate::store::Target;
+
+/// What a run is to do.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// What it works on.
+    pub target: Target,
+    /// What it may use up.
+    pub bounds: Bounds,
+    /// How models are chosen.
+    pub strategy: Strategy,
+    /// How often a failed task is tried again, unless the task says so itself.
+    pub max_retries: u32,
+    /// How work is checked.
+    pub verify: VerifyPlan,
+    /// Whether agents are asked to write down what they learned.
+    pub learn: bool,
+    /// Whether new commits are pushed after each iteration.
+    pub auto_push: bool,
+    /// Whether commits and changes are counted.
+    pub git_stats: bool,
+    /// How agents are started.
+    pub agent: AgentPlan,
+    /// Where things are.
+    pub places: Places,
+}
+
+/// How work is checked.
+#[derive(Debug, Clone)]
+pub struct VerifyPlan {
+    /// By a second agent.
+    pub agent: bool,
+    /// By these shell commands, before.
+    pub commands: Vec<String>,
+    /// How long each of them may take.
+    pub timeout: Option<Duration>,
+}
+
+/// How agents are started.
+#[derive(Debug, Clone)]
+pub struct AgentPlan {
+    /// The program.
+    pub program: OsString,
+    /// Its `PATH`.
+    pub path: OsString,
+    /// What it may do without asking.
+    pub permission: Permission,
+    /// Whether it may go on in the background after its answer.
+    pub background_tasks: bool,
+    /// How long it may show no sign of life.
+    pub silence: Option<Duration>,
+    /// How long its process may stay after its result.
+    pub exit_grace: Duration,
+}
+
+/// Where things are.
+#[derive(Debug, Clone)]
+pub struct Places {
+    /// The project.
+    pub root: PathBuf,
+    /// The database.
+    pub database: PathBuf,
+    /// The user's own prompts.
+    pub prompts: PathBuf,
+    /// The skills.
+    pub skills: PathBuf,
+    /// The logs of sessions.
+    pub logs: PathBuf,
+    /// Files for a moment.
+    pub temporary: PathBuf,
+    /// While this file is there, the run pauses.
+    pub pause: PathBuf,
+}
+
+impl Plan {
+    /// A session with this system prompt, not started yet.
+    pub(super) fn session(
+        &self,
+        system_prompt: PathBuf,
+        scratch: PathBuf,
+        model: &str,
+        attempt: AttemptContext,
+    ) -> Session {
+        Session {
+            program: self.agent.program.clone(),
+            directory: self.places.root.clone(),
+            system_prompt,
+            scratch: Some(scratch),
+            model: Some(model.to_owned()),
+            path: self.agent.path.clone(),
+            database: self.places.database.clone(),
+            attempt: Some(attempt),
+            background_tasks: self.agent.background_tasks,
+            budget_usd: None,
+        }
+    }
+
+    /// What a session may take that has this much time.
+    pub(super) fn limits(&self, time_left: Option<Duration>) -> Limits {
+        Limits {
+            silence: self.agent.silence,
+            exit_grace: self.agent.exit_grace,
+            deadline: time_left.map(|left| std::time::Instant::now() + left),
+        }
+    }
+}

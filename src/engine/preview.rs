@@ -1,0 +1,83 @@
+//! What a run would do first, without doing it.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use super::Engine;
+use super::clock::Clock;
+use super::git::Git;
+use super::model::{Choice, Record};
+use super::plan::Plan;
+use super::stop::Used;
+use super::totals::Totals;
+use crate::agent::{AttemptContext, Invocation, Mailbox};
+use crate::dag::{RunId, TaskId};
+use crate::event::{Stamped, View};
+use crate::store::Store;
+
+/// What a run would do first.
+#[derive(Debug)]
+pub struct Preview {
+    /// The task it would take.
+    pub task: TaskId,
+    /// Its title.
+    pub title: String,
+    /// The model it would use.
+    pub model: String,
+    /// What it would start.
+    pub invocation: Invocation,
+    /// How the agent would be told to work.
+    pub system: String,
+    /// What the agent would be told of the task.
+    pub prompt: String,
+}
+
+/// What a run would do first; none if nothing is ready.
+pub fn preview(store: Store, plan: &Plan, clock: &Clock) -> Result<Option<Preview>> {
+    let Some(task) = store.peek_next(&plan.target)? else { return Ok(None) };
+    let around = store.surroundings(task)?;
+    let (mailbox, mut nobody) = (Mailbox::new(), Nobody);
+    let engine = Engine {
+        plan,
+        store,
+        mailbox: &mailbox,
+        clock,
+        view: &mut nobody,
+        git: Git::find(&plan.places.root),
+        run: RunId::from_bits(0),
+        used: Used::default(),
+        record: Record::default(),
+        refusals: 0,
+        head: None,
+        features: std::collections::HashSet::new(),
+        totals: Totals::default(),
+        broken: None,
+    };
+    let failed = super::iteration::last_failed(&around);
+    let model = match plan.strategy.choose(&engine.record, failed, clock.now()) {
+        Choice::Model { name, .. } => name,
+        Choice::NoneBefore(_) => unreachable!("a new run knows of no model that is used up"),
+    };
+    let number = 1 + around.attempts.last().map_or(0, |attempt| attempt.number);
+    let context =
+        AttemptContext { task: task.to_string(), attempt: "a-xxxxxx".to_owned(), iteration: 1 };
+    let file = |name: &str| PathBuf::from(format!("SCRATCH/{name}"));
+    let session = plan.session(file("system.md"), "SCRATCH".into(), &model, context);
+    Ok(Some(Preview {
+        task,
+        title: around.task.title.clone(),
+        invocation: session.work(file("prompt.md"), &plan.agent.permission),
+        system: engine.instructions(task)?,
+        prompt: engine.brief(&around, number),
+        model,
+    }))
+}
+
+struct Nobody;
+
+impl View for Nobody {
+    fn event(&mut self, _event: &Stamped<'_>) -> std::io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,93 @@
+//! Passes on what a session does to whoever views the run, and ends the session when nobody does any
+//! more.
+
+use std::io;
+use std::sync::mpsc::SyncSender;
+
+use serde_json::value::RawValue;
+
+use super::clock::Clock;
+use crate::agent::{Input, Listener, Request};
+use crate::dag::RunId;
+use crate::event::{Activity, AgentEvent, Event, Said, Stamped, ToolFailure, ToolUse, View};
+
+/// Listens to one session on behalf of a view.
+pub(super) struct Relay<'a> {
+    pub(super) view: &'a mut dyn View,
+    pub(super) clock: &'a Clock,
+    pub(super) run: RunId,
+    pub(super) iteration: u32,
+    pub(super) activity: Activity,
+    pub(super) mailbox: SyncSender<Input>,
+    /// Why nobody listens any more.
+    pub(super) broken: Option<io::Error>,
+}
+
+impl Relay<'_> {
+    fn tell(&mut self, event: &Event<'_>) {
+        if self.broken.is_none() {
+            let stamped = Stamped { ts: self.clock.now(), run: self.run, event };
+            let told = self.view.event(&stamped);
+            self.note(told);
+        }
+    }
+
+    fn note(&mut self, told: io::Result<()>) {
+        if let Err(error) = told
+            && self.broken.is_none()
+        {
+            self.broken = Some(error);
+            // If there is no room for it, so much is going on that the next word tries again.
+            let _ = self.mailbox.try_send(Input::Request(Request::Kill));
+        }
+    }
+}
+
+impl Listener for Relay<'_> {
+    fn event(&mut self, event: &AgentEvent<'_>) {
+        if self.broken.is_none() {
+            let shown = self.view.live(event);
+            self.note(shown);
+        }
+        let iteration = self.iteration;
+        match event {
+            AgentEvent::Text { from, text, .. } => {
+                self.tell(&Event::Text(Said { iteration, from: *from, text }));
+            }
+            AgentEvent::Thinking { from, text, .. } => {
+                self.tell(&Event::Reasoning(Said { iteration, from: *from, text }));
+            }
+            AgentEvent::ToolCall { from, name, input, .. } => {
+                let input: Option<&RawValue> = serde_json::from_str(input).ok();
+                self.tell(&Event::Tool(ToolUse { iteration, from: *from, name, input }));
+            }
+            AgentEvent::ToolResult { from, error: Some(error), .. } => {
+                self.tell(&Event::ToolError(ToolFailure { iteration, from: *from, error }));
+            }
+            AgentEvent::Started(_)
+            | AgentEvent::TextDelta { .. }
+            | AgentEvent::ThinkingDelta { .. }
+            | AgentEvent::ToolResult { error: None, .. }
+            | AgentEvent::Denied { .. }
+            | AgentEvent::Retrying { .. }
+            | AgentEvent::Refused { .. }
+            | AgentEvent::RateLimit(_)
+            | AgentEvent::Notice { .. }
+            | AgentEvent::Alive
+            | AgentEvent::Finished(_)
+            | AgentEvent::Unknown { .. } => {}
+        }
+    }
+
+    fn caught_up(&mut self) {
+        if self.broken.is_none() {
+            let shown = self.view.tick(self.clock.now(), &self.activity);
+            self.note(shown);
+        }
+    }
+
+    fn interrupted(&mut self) {
+        let shown = self.view.interrupted();
+        self.note(shown);
+    }
+}

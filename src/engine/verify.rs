@@ -1,0 +1,262 @@
+//! "Done" means checked: first by commands, then by a second agent that may change nothing.
+
+use anyhow::Result;
+
+use super::Engine;
+use super::command::{self, Ended};
+use super::iteration::Iteration;
+use super::limits::{Reaction, react};
+use crate::agent::{self, EndedBy, Report, Scratch, Trouble};
+use crate::dag::Verification;
+use crate::event::{Activity, Event, Verifier, Verify, VerifyStatus};
+use crate::prompt::sigils::{Sigils, Verdict};
+use crate::prompt::{Prompt, Values};
+use crate::time::Timestamp;
+
+/// What a verification found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Checked {
+    /// It is done, as far as anybody looked.
+    Done(Verification),
+    /// It is not.
+    NotDone(String),
+    /// A person ended the verification.
+    Interrupted,
+    /// The time of the run was over.
+    OutOfTime,
+    /// The API refuses for good.
+    GiveUp(Trouble),
+}
+
+impl Engine<'_> {
+    /// Checks work that is said to be done.
+    pub(super) fn verify(&mut self, iteration: &mut Iteration, brief: &str) -> Result<Checked> {
+        let commands = self.plan.verify.commands.clone();
+        for command in &commands {
+            match self.verify_by_command(iteration, command)? {
+                Checked::Done(_) => {}
+                other => return Ok(other),
+            }
+        }
+        if self.plan.verify.agent {
+            return self.verify_by_agent(iteration, brief);
+        }
+        let verification =
+            if commands.is_empty() { Verification::Skipped } else { Verification::Passed };
+        Ok(Checked::Done(verification))
+    }
+
+    fn verify_by_command(&mut self, iteration: &Iteration, command: &str) -> Result<Checked> {
+        let by = Verifier::Command(command);
+        self.tell_verify(iteration, by, VerifyStatus::Started, None, None)?;
+        let timeout = [self.plan.verify.timeout, self.time_left()].into_iter().flatten().min();
+        let (root, path) = (self.plan.places.root.clone(), self.plan.agent.path.clone());
+        let mailbox = self.mailbox;
+        let ended = self.listening(Activity::Verifying, |listener| {
+            command::run(command, &root, &path, timeout, mailbox, listener)
+        })?;
+        let (status, checked) = match ended {
+            Ended::Well => (VerifyStatus::Passed, Checked::Done(Verification::Passed)),
+            Ended::Interrupted => return Ok(Checked::Interrupted),
+            Ended::Badly { .. } if self.is_out_of_time() => return Ok(Checked::OutOfTime),
+            Ended::Badly { how, tail } => {
+                let reason = format!("`{command}` {how}:\n{tail}");
+                (VerifyStatus::Failed, Checked::NotDone(reason))
+            }
+        };
+        self.tell_verify(iteration, by, status, reason_of(&checked), None)?;
+        Ok(checked)
+    }
+
+    fn verify_by_agent(&mut self, iteration: &mut Iteration, brief: &str) -> Result<Checked> {
+        let mut refusals = 0;
+        loop {
+            let before = self.state_of_the_tree()?;
+            let report = self.run_verifier(iteration, brief)?;
+            let changed = self.state_of_the_tree()? != before;
+            let checked = match assess(&report, changed) {
+                Assessment::Checked(checked) => checked,
+                Assessment::Refused(trouble) => {
+                    refusals += 1;
+                    match react(&trouble, refusals, self.clock.now()) {
+                        Reaction::Wait { until } | Reaction::Cap { until, .. } => {
+                            match self.wait_for_the_api(&trouble, until)? {
+                                None => continue,
+                                Some(super::Break::Interrupted) => Checked::Interrupted,
+                                Some(super::Break::OutOfTime) => Checked::OutOfTime,
+                            }
+                        }
+                        Reaction::GiveUp => Checked::GiveUp(trouble),
+                        Reaction::Blame => {
+                            Checked::NotDone(format!("the verification failed: {trouble}"))
+                        }
+                    }
+                }
+            };
+            let status = match checked {
+                Checked::Done(_) => VerifyStatus::Passed,
+                _ => VerifyStatus::Failed,
+            };
+            let log = iteration.verify_log.clone();
+            self.tell_verify(
+                iteration,
+                Verifier::Agent,
+                status,
+                reason_of(&checked),
+                log.as_deref(),
+            )?;
+            return Ok(checked);
+        }
+    }
+
+    /// What is checked out and what is not committed, where that can be told.
+    fn state_of_the_tree(&self) -> Result<Option<(Option<String>, Option<String>)>> {
+        let Some(git) = &self.git else { return Ok(None) };
+        let scratch = Scratch::new(&self.plan.places.temporary)?;
+        Ok(Some((git.head(), git.tree(scratch.path()))))
+    }
+
+    fn run_verifier(&mut self, iteration: &mut Iteration, brief: &str) -> Result<Report> {
+        let scratch = Scratch::new(&self.plan.places.temporary)?;
+        let id = iteration.claim.task.to_string();
+        let system = Prompt::Verify
+            .render(&self.plan.places.prompts, &Values::from([("id", id.as_str())]))?;
+        let system = scratch.write("system.md", &system)?;
+        let message = scratch.write("prompt.md", brief)?;
+        let mut session = self.plan.session(
+            system,
+            scratch.path().to_owned(),
+            &iteration.model,
+            iteration.context(),
+        );
+        session.budget_usd = self.cost_left();
+        let invocation = session.verify(message);
+        let name = format!("{}-verify", iteration.claim.attempt);
+        let (path, mut log) = agent::log::create(&self.plan.places.logs, &name, Timestamp::now())?;
+        let path = path.to_string_lossy().into_owned();
+        iteration.verify_log = Some(path.clone());
+        self.tell_verify(iteration, Verifier::Agent, VerifyStatus::Started, None, Some(&path))?;
+        let limits = self.plan.limits(self.time_left());
+        let mailbox = self.mailbox;
+        let report = self.listening(Activity::Verifying, |listener| {
+            agent::converse(&invocation, limits, mailbox, &mut log, listener)
+        })?;
+        iteration.add_cost(&report.facts);
+        self.used.cost += report.facts.cost_usd;
+        Ok(report)
+    }
+
+    fn tell_verify(
+        &mut self,
+        iteration: &Iteration,
+        by: Verifier<'_>,
+        status: VerifyStatus,
+        reason: Option<&str>,
+        log: Option<&str>,
+    ) -> Result<()> {
+        let (number, task) = (iteration.number, iteration.claim.task);
+        self.tell(&Event::Verify(Verify { iteration: number, task, by, status, reason, log }))
+    }
+}
+
+enum Assessment {
+    Checked(Checked),
+    Refused(Trouble),
+}
+
+/// What the session of a verifier means.
+fn assess(report: &Report, tree_changed: bool) -> Assessment {
+    let not_done = |reason: &str| Assessment::Checked(Checked::NotDone(reason.to_owned()));
+    match (report.ended_by, &report.facts.trouble) {
+        (EndedBy::Request, _) => return Assessment::Checked(Checked::Interrupted),
+        (EndedBy::Deadline, _) => return Assessment::Checked(Checked::OutOfTime),
+        (_, Some(Trouble::Budget)) => return Assessment::Checked(Checked::OutOfTime),
+        (_, Some(trouble)) => return Assessment::Refused(trouble.clone()),
+        (_, None) => {}
+    }
+    if tree_changed {
+        return not_done("the verification is void: the working tree changed under it");
+    }
+    match Sigils::read(&report.facts.answer).verdict {
+        Some(Verdict::Pass) => Assessment::Checked(Checked::Done(Verification::Passed)),
+        Some(Verdict::Fail(reason)) => not_done(&format!("the verification failed: {reason}")),
+        Some(Verdict::Both) => not_done("the verification agent said both pass and fail"),
+        None => not_done("the verification agent did not emit a verification sigil"),
+    }
+}
+
+fn reason_of(checked: &Checked) -> Option<&str> {
+    match checked {
+        Checked::NotDone(reason) => Some(reason),
+        Checked::Done(_) | Checked::Interrupted | Checked::OutOfTime | Checked::GiveUp(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::Facts;
+
+    #[track_caller]
+    fn check(
+        answer: &str,
+        ended_by: EndedBy,
+        trouble: Option<Trouble>,
+        changed: bool,
+        expected: &str,
+    ) {
+        let report = Report {
+            facts: Facts { answer: answer.into(), trouble, ..Facts::default() },
+            ended_by,
+            stderr: String::new(),
+            long_lines: 0,
+            logged: true,
+        };
+        let found = match assess(&report, changed) {
+            Assessment::Checked(Checked::Done(_)) => "done".to_owned(),
+            Assessment::Checked(Checked::NotDone(reason)) => reason,
+            Assessment::Checked(other) => format!("{other:?}"),
+            Assessment::Refused(trouble) => format!("refused: {trouble}"),
+        };
+        assert_eq!(found, expected, "{answer}");
+    }
+
+    #[test]
+    fn a_pass_counts_only_when_nothing_else_was_said_or_done() {
+        use EndedBy::{Deadline, Itself, Lingering, Request};
+        let pass = "<verify-pass/>";
+        check(pass, Itself, None, false, "done");
+        check(pass, Lingering, None, false, "done");
+        check(
+            pass,
+            Itself,
+            None,
+            true,
+            "the verification is void: the working tree changed under it",
+        );
+        check(
+            "<verify-fail>no test</verify-fail>",
+            Itself,
+            None,
+            false,
+            "the verification failed: no test",
+        );
+        check(
+            "<verify-pass/><verify-fail>x</verify-fail>",
+            Itself,
+            None,
+            false,
+            "the verification agent said both pass and fail",
+        );
+        check(
+            "fine",
+            Itself,
+            None,
+            false,
+            "the verification agent did not emit a verification sigil",
+        );
+        check(pass, Request, None, false, "Interrupted");
+        check(pass, Deadline, None, false, "OutOfTime");
+        check(pass, Itself, Some(Trouble::Overloaded), false, "refused: the API is overloaded");
+    }
+}

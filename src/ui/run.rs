@@ -1,0 +1,320 @@
+//! A run as a person sees it: a heading for each iteration, the session live, what came of it, a line
+//! at the bottom that says where we are, and a summary at the end.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use owo_colors::Style;
+
+use super::line::Line;
+use super::session::SessionView;
+use super::sessions::log_line;
+use super::stamps::Stamps;
+use super::status_line::StatusLine;
+use super::summary;
+use super::terminal::Terminal;
+use super::text::flat;
+use super::when::{lasted, moment};
+use crate::dag::{Outcome, Status};
+use crate::event::{
+    Activity, AgentEvent, Diff, Event, IterationEnd, IterationStart, Stamped, Start, Stats,
+    Verifier, Verify, VerifyStatus, View,
+};
+use crate::time::Timestamp;
+
+/// Shows a run.
+pub struct RunView<W: Write> {
+    out: Stamps<StatusLine<W>>,
+    session: SessionView,
+    terminal: Terminal,
+    /// Whether there is a line at the bottom.
+    has_status: bool,
+    root: PathBuf,
+    now: Now,
+}
+
+/// What the line at the bottom is made of.
+#[derive(Debug, Default)]
+struct Now {
+    began: Option<Timestamp>,
+    task: String,
+    done: u32,
+    total: u32,
+    cost_usd: f64,
+}
+
+impl<W: Write> RunView<W> {
+    /// A view on `out`; a line at the bottom needs a real terminal.
+    pub fn new(out: W, terminal: Terminal, root: &Path, options: RunViewOptions) -> RunView<W> {
+        RunView {
+            out: Stamps::new(StatusLine::new(out), options.timestamps),
+            session: SessionView::new(terminal, root),
+            terminal,
+            has_status: options.status_line,
+            root: root.to_owned(),
+            now: Now::default(),
+        }
+    }
+
+    fn line(&self) -> Line {
+        Line::new(self.terminal)
+    }
+
+    /// Writes a line that begins with a word in its own column.
+    fn labelled(&mut self, label: &str, style: Style, text: &str) -> io::Result<()> {
+        self.session.close(&mut self.out)?;
+        let mut line = self.line();
+        line.push(label, style).at(LABEL).plain(&flat(text));
+        line.write(&mut self.out)
+    }
+
+    fn start(&mut self, start: &Start<'_>, at: Timestamp) -> io::Result<()> {
+        self.now = Now { began: Some(at), done: start.done, total: start.total, ..Now::default() };
+        let what = start.target.unwrap_or("everything");
+        let text = format!("{what}, {}/{} done", start.done, start.total);
+        self.labelled("run", Style::new().bold(), &text)
+    }
+
+    fn iteration_start(&mut self, start: &IterationStart<'_>) -> io::Result<()> {
+        self.session = SessionView::new(self.terminal, &self.root);
+        self.now.task = format!("{} {}", start.task, flat(start.title));
+        (self.now.done, self.now.total) = (start.done, start.total);
+        self.now.cost_usd = start.cost_usd;
+        writeln!(self.out)?;
+        let mut line = self.line();
+        line.push(&format!("━━ {} ", start.iteration), Style::new().cyan());
+        line.push(&start.task.to_string(), Style::new().dimmed()).skip(1);
+        line.push(&flat(start.title), Style::new().bold()).write(&mut self.out)?;
+        let model = if start.hinted {
+            format!("{} (as the last session asked)", start.model)
+        } else {
+            start.model.to_owned()
+        };
+        let elapsed = lasted(Duration::from_secs_f64(start.elapsed_secs));
+        let facts = format!(
+            "attempt {} · {model} · {}/{} done · {elapsed} · ${:.2}",
+            start.attempt, start.done, start.total, start.cost_usd
+        );
+        self.line().skip(3).push(&facts, Style::new().dimmed()).write(&mut self.out)?;
+        self.out.write_all(b"   ")?;
+        log_line(&mut self.out, Path::new(start.log), self.terminal)
+    }
+
+    fn iteration_end(&mut self, end: &IterationEnd<'_>) -> io::Result<()> {
+        let (red, yellow) = (Style::new().red(), Style::new().yellow());
+        let reason = end.reason.unwrap_or_default();
+        let (label, style, text) = match (end.outcome, end.status) {
+            (Outcome::Done, _) => ("✓ done", Style::new().green(), String::new()),
+            (Outcome::Blocked, _) => ("? asks", yellow, reason.to_owned()),
+            (Outcome::Failed | Outcome::Silent, Status::Failed) => {
+                ("✗ failed for good", red, reason.to_owned())
+            }
+            (Outcome::Failed | Outcome::Silent, _) => {
+                ("✗ failed, will be tried again", red, reason.to_owned())
+            }
+            (outcome, _) => (outcome.name(), yellow, reason.to_owned()),
+        };
+        self.session.close(&mut self.out)?;
+        let mut line = self.line();
+        line.push(label, style).skip(2);
+        let facts =
+            format!("{}  ${:.2}", lasted(Duration::from_secs_f64(end.duration_secs)), end.cost_usd);
+        line.push(&facts, Style::new().dimmed()).write(&mut self.out)?;
+        for text in text.lines().take(REASON_LINES) {
+            self.line().skip(3).push(text, style).write(&mut self.out)?;
+        }
+        Ok(())
+    }
+
+    fn verify(&mut self, verify: &Verify<'_>) -> io::Result<()> {
+        let what = match verify.by {
+            Verifier::Command(command) => command.to_owned(),
+            Verifier::Agent => "a second agent".to_owned(),
+        };
+        let (mark, style) = match verify.status {
+            VerifyStatus::Started => ("…", Style::new().dimmed()),
+            VerifyStatus::Passed => ("✓", Style::new().green()),
+            VerifyStatus::Failed => ("✗", Style::new().red()),
+        };
+        self.labelled("verify", style, &format!("{mark} {what}"))?;
+        if let (VerifyStatus::Started, Some(log)) = (verify.status, verify.log) {
+            self.session = SessionView::new(self.terminal, &self.root);
+            self.out.write_all(b"   ")?;
+            log_line(&mut self.out, Path::new(log), self.terminal)?;
+        }
+        Ok(())
+    }
+
+    fn stats(&mut self, stats: &Stats<'_>) -> io::Result<()> {
+        if stats.diff.commits > 0 {
+            let pushed = if stats.pushed { ", pushed" } else { "" };
+            self.labelled(
+                "git",
+                Style::new().dimmed(),
+                &format!("{}{pushed}", changes(stats.diff)),
+            )?;
+        }
+        match stats.salvage {
+            Some(reference) => {
+                let text = format!("what was not committed is kept as {reference}");
+                self.labelled("git", Style::new().yellow(), &text)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Where we are, in a line.
+    fn status(&self, now: Timestamp, activity: &Activity) -> String {
+        let mut line = Line::new(self.terminal);
+        let dim = Style::new().dimmed();
+        let elapsed = self.now.began.map_or(Duration::ZERO, |began| now.since(began));
+        match activity {
+            Activity::Working => line.push("► ", Style::new().cyan()).plain(&self.now.task),
+            Activity::Verifying => {
+                line.push("► verifying ", Style::new().cyan()).plain(&self.now.task)
+            }
+            Activity::Waiting { until } => line
+                .push("◷ waiting for the API until ", Style::new().yellow())
+                .plain(&format!("{}, {} left", moment(*until), countdown(until.since(now)))),
+            Activity::Paused => {
+                line.push("‖ paused", Style::new().yellow()).plain("; p or `ralph resume` goes on")
+            }
+            Activity::Idle => line.push("◷ waiting for others", Style::new().yellow()),
+        };
+        let facts = format!(
+            "{}/{} · {} · ${:.2}",
+            self.now.done,
+            self.now.total,
+            lasted(elapsed),
+            self.now.cost_usd
+        );
+        line.skip(2).push(&facts, dim);
+        let mut text = Vec::new();
+        let _ = line.write(&mut text);
+        String::from_utf8_lossy(&text).trim_end().to_owned()
+    }
+}
+
+/// How a run is shown.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RunViewOptions {
+    /// With the time before each line.
+    pub timestamps: bool,
+    /// With a line at the bottom.
+    pub status_line: bool,
+}
+
+/// Where the text of a line begins whose first word says what it is about.
+const LABEL: usize = 8;
+/// How much of a reason is shown; the rest is in `ralph task show`.
+const REASON_LINES: usize = 12;
+
+impl<W: Write> View for RunView<W> {
+    fn event(&mut self, stamped: &Stamped<'_>) -> io::Result<()> {
+        match stamped.event {
+            Event::Start(start) => self.start(start, stamped.ts)?,
+            Event::IterationStart(start) => self.iteration_start(start)?,
+            Event::IterationEnd(end) => self.iteration_end(end)?,
+            Event::Verify(verify) => self.verify(verify)?,
+            Event::Stats(stats) => self.stats(stats)?,
+            Event::Progress(progress) => {
+                (self.now.done, self.now.total) = (progress.done, progress.total);
+            }
+            Event::LimitWait(wait) => {
+                let text = format!(
+                    "{}; waiting until {} ({})",
+                    wait.reason,
+                    moment(wait.until),
+                    lasted(Duration::from_secs(wait.seconds))
+                );
+                self.labelled("wait", Style::new().yellow(), &text)?;
+            }
+            Event::Pause => {
+                self.labelled("pause", Style::new().yellow(), "`ralph resume` goes on")?;
+            }
+            Event::Resume => self.labelled("resume", Style::new().yellow(), "going on")?,
+            Event::Idle(idle) => self.labelled("idle", Style::new().dimmed(), idle.reason)?,
+            Event::Error(problem) => {
+                let style = if problem.fatal { Style::new().red() } else { Style::new().yellow() };
+                self.labelled(
+                    if problem.fatal { "error" } else { "warning" },
+                    style,
+                    problem.message,
+                )?;
+            }
+            Event::Complete(complete) => {
+                self.session.close(&mut self.out)?;
+                self.out.out.clear()?;
+                summary::write(&mut self.out, complete, self.terminal)?;
+            }
+            // They were shown as they happened.
+            Event::Text(_) | Event::Reasoning(_) | Event::Tool(_) | Event::ToolError(_) => {}
+        }
+        self.out.flush()
+    }
+
+    fn live(&mut self, event: &AgentEvent<'_>) -> io::Result<()> {
+        self.session.show(&mut self.out, event)
+    }
+
+    fn tick(&mut self, now: Timestamp, activity: &Activity) -> io::Result<()> {
+        if self.has_status {
+            let status = self.status(now, activity);
+            self.out.out.draw(&status)?;
+        }
+        self.out.flush()
+    }
+
+    fn interrupted(&mut self) -> io::Result<()> {
+        self.session.close(&mut self.out)?;
+        writeln!(self.out, "waiting for claude to finish; Ctrl+C again to kill it")?;
+        self.out.flush()
+    }
+}
+
+impl<W: Write> Drop for RunView<W> {
+    fn drop(&mut self) {
+        let _ = self.out.out.clear().and_then(|()| self.out.flush());
+    }
+}
+
+/// Commits and what they changed, in words.
+pub(super) fn changes(diff: Diff) -> String {
+    let plural =
+        |count: u32, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
+    format!(
+        "{}, {} changed, +{} −{}",
+        plural(diff.commits, "commit"),
+        plural(diff.files, "file"),
+        diff.insertions,
+        diff.deletions
+    )
+}
+
+/// Such as `1:23:45`.
+fn countdown(left: Duration) -> String {
+    let seconds = left.as_secs() + u64::from(left.subsec_nanos() > 0);
+    match seconds / 3600 {
+        0 => format!("{}:{:02}", seconds / 60, seconds % 60),
+        hours => format!("{hours}:{:02}:{:02}", seconds / 60 % 60, seconds % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_countdown_is_read_like_a_clock() {
+        for (seconds, shown) in [(0, "0:00"), (59, "0:59"), (61, "1:01"), (5025, "1:23:45")] {
+            assert_eq!(countdown(Duration::from_secs(seconds)), shown);
+        }
+    }
+
+    #[test]
+    fn changes_are_words() {
+        let diff = Diff { commits: 1, files: 2, insertions: 30, deletions: 4 };
+        assert_eq!(changes(diff), "1 commit, 2 files changed, +30 −4");
+    }
+}

@@ -1,0 +1,280 @@
+//! Every way to stop a run, in every phase of it. Always: the exit code says so, the task is pending, the
+//! attempt is closed, the terminal is as it was, and nothing is left.
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::harness::{Project, check_rules, wait_until};
+use crate::terminal::Terminal;
+
+/// Where a run can be when it is stopped.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Phase {
+    Working,
+    VerifyingByCommand,
+    VerifyingByAgent,
+    WaitingForTheApi,
+    Paused,
+    Idle,
+    Pushing,
+}
+
+const PHASES: [Phase; 7] = [
+    Phase::Working,
+    Phase::VerifyingByCommand,
+    Phase::VerifyingByAgent,
+    Phase::WaitingForTheApi,
+    Phase::Paused,
+    Phase::Idle,
+    Phase::Pushing,
+];
+
+/// How it is stopped.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Way {
+    Interrupt,
+    TwoInterrupts,
+    Terminate,
+    HangUp,
+    InterruptThenTerminate,
+}
+
+const WAYS: [Way; 5] =
+    [Way::Interrupt, Way::TwoInterrupts, Way::Terminate, Way::HangUp, Way::InterruptThenTerminate];
+
+impl Way {
+    fn signals(self) -> &'static [Signal] {
+        match self {
+            Way::Interrupt => &[Signal::INT],
+            Way::TwoInterrupts => &[Signal::INT, Signal::INT],
+            Way::Terminate => &[Signal::TERM],
+            Way::HangUp => &[Signal::HUP],
+            Way::InterruptThenTerminate => &[Signal::INT, Signal::TERM],
+        }
+    }
+
+    /// Whether an agent that does not listen to SIGINT is ended by it at once.
+    fn is_final(self) -> bool {
+        self != Way::Interrupt
+    }
+}
+
+/// A project in which a run comes to this phase and stays there, and the command for it.
+fn prepare(phase: Phase, deaf: bool) -> (Project, Command) {
+    let project = Project::new();
+    let task = project.add(["Do it"]);
+    let deaf = if deaf { "ignore SIGINT | ignore SIGTERM | " } else { "" };
+    let hang = format!("{deaf}orphan-setsid | write left.txt x | say ready | hang");
+    let far = "limit five_hour 32503680000";
+    let scripts: &[&str] = match phase {
+        Phase::Working => &[&hang],
+        Phase::VerifyingByAgent => &["done", &hang],
+        Phase::WaitingForTheApi => &[far],
+        Phase::VerifyingByCommand | Phase::Paused | Phase::Idle => &["done"],
+        Phase::Pushing => &["run git commit -q --allow-empty -m x | done"],
+    };
+    let flags: &[&str] = match phase {
+        Phase::VerifyingByAgent => &["run"],
+        Phase::Pushing => &["run", "--no-verify", "--auto-push"],
+        _ => &["run", "--no-verify"],
+    };
+    project.git_init();
+    match phase {
+        Phase::VerifyingByCommand => {
+            let line =
+                "[verify]\ncommands = [\"setsid sleep 600 & trap '' INT; echo; sleep 600\"]\n";
+            project.write(".ralph.toml", line);
+        }
+        Phase::Paused => drop(project.write(".ralph-pause", "")),
+        Phase::Idle => {
+            let mut store = project.store();
+            let run = ralph::store::NewRun::new("run");
+            let run = store.start_run(&run, ralph::time::Timestamp::now()).unwrap();
+            let target = ralph::store::Target::Everything;
+            // The test itself works on the task for as long as it runs.
+            let claim = store.claim_next(run, &target, ralph::time::Timestamp::now()).unwrap();
+            assert_eq!(claim.unwrap().task.to_string(), task);
+        }
+        Phase::Pushing => {
+            project.add(["Another"]);
+            let hook = project.root().join(".git/hooks/pre-push");
+            fs::create_dir_all(hook.parent().unwrap()).unwrap();
+            fs::write(&hook, "#!/bin/sh\ntouch ../pushing\nexec sleep 600\n").unwrap();
+            let mut permissions = fs::metadata(&hook).unwrap().permissions();
+            std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o755);
+            fs::set_permissions(&hook, permissions).unwrap();
+            let remote = project.base().join("remote.git");
+            project.git(["init", "-q", "--bare", remote.to_str().unwrap()]);
+            project.git(["remote", "add", "origin", remote.to_str().unwrap()]);
+            project.git(["config", "push.autoSetupRemote", "true"]);
+        }
+        Phase::Working | Phase::VerifyingByAgent | Phase::WaitingForTheApi => {}
+    }
+    let command = project.ralph_playing(scripts, flags);
+    (project, command)
+}
+
+/// What is printed when a run is in this phase.
+fn sign(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Working | Phase::VerifyingByAgent => "ready",
+        Phase::VerifyingByCommand => "verify  … setsid",
+        Phase::WaitingForTheApi => "waiting until",
+        Phase::Paused => "`ralph resume` goes on",
+        Phase::Idle => "waits for another run",
+        Phase::Pushing => "✓ done",
+    }
+}
+
+#[track_caller]
+fn check_afterwards(project: &Project, phase: Phase, context: &str) {
+    let open = match phase {
+        // The claim is that of the test.
+        Phase::Idle => 1,
+        _ => 0,
+    };
+    let status = project.ralph(["status", "--json"]).json();
+    assert_eq!(status["in_progress"], open, "{context}: {status}");
+    let attempts = project.ralph(["logs", "--json"]).json();
+    let outcomes: Vec<&str> =
+        attempts.as_array().unwrap().iter().filter_map(|it| it["outcome"].as_str()).collect();
+    let expected: &[&str] = match phase {
+        Phase::Working | Phase::VerifyingByCommand | Phase::VerifyingByAgent => &["interrupted"],
+        Phase::WaitingForTheApi => &["limited"],
+        Phase::Paused | Phase::Idle => &[],
+        Phase::Pushing => &["done"],
+    };
+    assert_eq!(outcomes, expected, "{context}");
+    let task = &project.ralph(["task", "list", "--json"]).json()[0];
+    assert_eq!(task["retries"], 0, "{context}");
+    if matches!(phase, Phase::Working | Phase::VerifyingByAgent) {
+        let attempt = attempts[0]["id"].as_str().unwrap();
+        let kept = project.git(["show", &format!("refs/ralph/salvage/{attempt}:left.txt")]);
+        assert_eq!(kept, "x", "{context}");
+    }
+    project.assert_nothing_left();
+    check_rules(project);
+}
+
+fn stop_by_signal(phase: Phase, way: Way) {
+    let context = format!("{phase:?} {way:?}");
+    let (project, command) = prepare(phase, way.is_final());
+    let running = project.start(command);
+    while !running.next_line().expect(&context).contains(sign(phase)) {}
+    if phase == Phase::Pushing {
+        let pushing = project.base().join("pushing");
+        let deadline = Instant::now() + Duration::from_secs(30);
+        wait_until(deadline, || pushing.exists().then_some(())).expect("it pushes");
+    }
+    let pid = Pid::from_raw(running.id().cast_signed()).unwrap();
+    for signal in way.signals() {
+        // The first may have been enough.
+        let _ = kill_process(pid, *signal);
+    }
+    let (status, lines, stderr) = running.finish();
+    assert_eq!(status.code(), Some(130), "{context}: {lines:?} {stderr}");
+    assert!(lines.iter().any(|line| line == "interrupted"), "{context}: {lines:?}");
+    check_afterwards(&project, phase, &context);
+}
+
+fn stop_in_every_way(phase: Phase) {
+    for way in WAYS {
+        stop_by_signal(phase, way);
+    }
+}
+
+#[test]
+fn while_an_agent_works() {
+    stop_in_every_way(Phase::Working);
+}
+
+#[test]
+fn while_a_command_verifies() {
+    stop_in_every_way(Phase::VerifyingByCommand);
+}
+
+#[test]
+fn while_an_agent_verifies() {
+    stop_in_every_way(Phase::VerifyingByAgent);
+}
+
+#[test]
+fn while_it_waits_for_the_api() {
+    stop_in_every_way(Phase::WaitingForTheApi);
+}
+
+#[test]
+fn while_it_is_paused() {
+    stop_in_every_way(Phase::Paused);
+}
+
+#[test]
+fn while_it_waits_for_others() {
+    stop_in_every_way(Phase::Idle);
+}
+
+#[test]
+fn while_it_pushes() {
+    stop_in_every_way(Phase::Pushing);
+}
+
+#[test]
+fn by_keys_on_a_terminal() {
+    for phase in PHASES {
+        for keys in ["\x03", "\x03\x03"] {
+            let context = format!("{phase:?} {keys:?}");
+            let (project, command) = prepare(phase, keys.len() > 1);
+            let mut terminal = Terminal::shell(&command);
+            let (before, after) = (project.base().join("before"), project.base().join("after"));
+            let arguments: Vec<String> =
+                command.get_args().map(|it| it.to_string_lossy().into_owned()).collect();
+            terminal.press(&format!(
+                "clear; stty -a > {}; {} {}; echo code $?; stty -a > {}\n",
+                before.display(),
+                crate::harness::RALPH,
+                arguments.join(" "),
+                after.display()
+            ));
+            terminal.wait_for(sign(phase));
+            if phase == Phase::Pushing {
+                let pushing = project.base().join("pushing");
+                let deadline = Instant::now() + Duration::from_secs(30);
+                wait_until(deadline, || pushing.exists().then_some(())).expect("it pushes");
+            }
+            for key in keys.chars() {
+                terminal.press(&key.to_string());
+            }
+            terminal.wait_for("code 130");
+            let deadline = Instant::now() + Duration::from_secs(30);
+            let modes = wait_until(deadline, || {
+                fs::read_to_string(&after).ok().filter(|text| !text.is_empty())
+            });
+            assert_eq!(modes, fs::read_to_string(&before).ok(), "{context}");
+            assert!(terminal.is_sane(), "{context}: {}", terminal.screen());
+            let screen = terminal.screen();
+            assert!(!screen.contains("►"), "the status line is left: {screen}");
+            terminal.press("exit\n");
+            terminal.finish();
+            check_afterwards(&project, phase, &context);
+        }
+    }
+}
+
+#[test]
+fn the_first_interrupt_says_what_the_second_will_do() {
+    let (project, command) = prepare(Phase::Working, false);
+    let mut command = command;
+    command.env("FAKE_CLAUDE_SCRIPTS", project.scripts(&["say ready | wait-file go | done"]));
+    let running = project.start(command);
+    while !running.next_line().unwrap().contains("ready") {}
+    kill_process(Pid::from_raw(running.id().cast_signed()).unwrap(), Signal::INT).unwrap();
+    let (status, lines, _) = running.finish();
+    assert_eq!(status.code(), Some(130));
+    let said = "waiting for claude to finish; Ctrl+C again to kill it";
+    assert!(lines.iter().any(|line| line == said), "{lines:?}");
+    project.assert_nothing_left();
+}

@@ -1,0 +1,106 @@
+//! Runs that are killed as nothing can prevent, at random moments, and started again until everything is
+//! done: nothing is lost, nothing is done twice, nothing is left.
+#![cfg(target_os = "linux")]
+
+use std::collections::HashMap;
+use std::env;
+use std::time::{Duration, Instant};
+
+use crate::harness::{Project, check_rules};
+
+/// How many runs are killed, unless `RALPH_TEST_RUN_KILLS` says otherwise.
+const KILLS: u32 = 200;
+const TASKS: usize = 20;
+
+#[test]
+fn every_task_is_done_exactly_once_however_often_the_run_is_killed() {
+    let kills: u32 =
+        env::var("RALPH_TEST_RUN_KILLS").map_or(KILLS, |text| text.parse().expect("a number"));
+    let mut random = Random(u64::from(std::process::id()));
+    let mut killed = 0;
+    while killed < kills {
+        killed += work_a_dag(&mut random, kills - killed);
+    }
+}
+
+/// Works a DAG to its end with runs that are killed; returns how many were.
+fn work_a_dag(random: &mut Random, most: u32) -> u32 {
+    let project = Project::new();
+    project.git_init();
+    let mut lines = String::from("{\"title\": \"T0\", \"key\": \"k0\"}\n");
+    for number in 1..TASKS {
+        let after = random.below(number as u64);
+        lines.push_str(&format!(
+            "{{\"title\": \"T{number}\", \"key\": \"k{number}\", \"after\": [\"k{after}\"]}}\n"
+        ));
+    }
+    let tasks = project.add_lines(lines);
+    let script = "orphan-setsid | run echo half > half-$RALPH_ATTEMPT_ID | sleep 5 \
+         | run git add -A; git commit -q -m $RALPH_TASK_ID | done";
+    let mut killed = 0;
+    while project.ralph(["status", "--json"]).json()["done"] != TASKS {
+        let mut run = project.start(project.ralph_playing(&[script], ["run", "--no-verify"]));
+        let is_over = killed >= most;
+        let patience = match is_over {
+            true => Duration::from_secs(60),
+            false => Duration::from_millis(random.below(400)),
+        };
+        if !run.ends_within(patience) {
+            assert!(!is_over, "the run does not end");
+            run.kill();
+            killed += 1;
+        }
+    }
+    project.assert_nothing_left();
+    check_rules(&project);
+    check_attempts(&project, &tasks);
+    check_salvage(&project);
+    killed
+}
+
+/// Each task has one attempt that did it, and every other was a crash; none is open.
+fn check_attempts(project: &Project, tasks: &[String]) {
+    let mut sessions = 0;
+    for task in tasks {
+        let shown = project.show(task);
+        assert_eq!(shown["status"], "done");
+        assert_eq!(shown["retries"], 0, "{shown}");
+        let mut outcomes: HashMap<&str, u32> = HashMap::new();
+        let attempts = shown["history"].as_array().unwrap();
+        for (index, attempt) in attempts.iter().enumerate() {
+            assert_eq!(attempt["number"], index + 1);
+            *outcomes.entry(attempt["outcome"].as_str().unwrap()).or_default() += 1;
+            sessions += 1;
+        }
+        let crashes = attempts.len() as u32 - 1;
+        assert_eq!(outcomes.remove("done"), Some(1), "{shown}");
+        assert_eq!(outcomes.remove("crashed").unwrap_or(0), crashes, "{shown}");
+        assert!(outcomes.is_empty(), "{shown}");
+    }
+    assert!(sessions >= tasks.len());
+}
+
+/// What a killed session had written is in a commit: its successor's, or the one that was kept.
+fn check_salvage(project: &Project) {
+    let in_history = project.git(["log", "--all", "--name-only", "--format="]);
+    let attempts = project.ralph(["export"]).ok();
+    let written = attempts
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .filter(|line| line["type"] == "attempt")
+        .map(|line| format!("half-{}", line["id"].as_str().unwrap()));
+    for file in written.filter(|file| project.root().join(file).exists()) {
+        assert!(in_history.contains(&file), "{file} is lost");
+    }
+}
+
+/// Numbers that are different in every test run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= Instant::now().elapsed().subsec_nanos() as u64;
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.0 >> 33) % limit.max(1)
+    }
+}

@@ -1,0 +1,323 @@
+//! Runs beside each other and in front of people: two at once, pauses, formats, the screen.
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::harness::{Background, Project, check_rules};
+use crate::terminal::Terminal;
+
+#[track_caller]
+fn wait_for_line(running: &Background, text: &str) {
+    while !running.next_line().expect("it has ended").contains(text) {}
+}
+
+fn tasks(project: &Project, count: usize) {
+    project.add_lines("{\"title\": \"T\"}\n".repeat(count));
+}
+
+// Two at once.
+
+#[test]
+fn a_second_run_in_the_same_tree_is_told_who_has_it() {
+    let project = Project::new();
+    tasks(&project, 1);
+    let go = project.base().join("go");
+    let script = format!("say ready | wait-file {} | done", go.display());
+    let first = project.start(project.ralph_playing(&[&script], ["run", "--no-verify"]));
+    wait_for_line(&first, "ready");
+    let said = project.run(project.ralph_with("say never", ["run"]), None).fails(1);
+    let pid = first.id();
+    assert!(said.starts_with("error: another run is working in `"), "{said}");
+    assert!(said.contains(": run r-"), "{said}");
+    assert!(said.contains(&format!("process {pid}, since 20")), "{said}");
+    assert!(said.contains("hint: wait for it, end it, or use another working tree"), "{said}");
+    fs::write(go, "").unwrap();
+    assert!(first.finish().0.success());
+    project.assert_nothing_left();
+}
+
+#[test]
+fn two_runs_in_two_worktrees_share_the_dag_and_never_a_task() {
+    let project = Project::new();
+    project.git_init();
+    let other = project.base().join("worktree");
+    project.git(["worktree", "add", "-q", other.to_str().unwrap(), "-b", "other"]);
+    project.add_lines((0..12).map(|n| format!("{{\"title\": \"T{n}\"}}\n")).collect::<String>());
+    let script = "run echo $RALPH_TASK_ID >> worked | sleep 20 | done";
+    let start = |directory: &std::path::Path| {
+        let mut command = project.ralph_playing(&[script], ["run", "--no-verify"]);
+        command.current_dir(directory).env("RALPH_DB", project.database());
+        project.start(command)
+    };
+    let runs = [start(project.root()), start(&other)];
+    for run in runs {
+        let (status, lines, stderr) = run.finish();
+        assert!(status.success(), "{lines:?} {stderr}");
+    }
+    let worked = |directory: &std::path::Path| -> Vec<String> {
+        let text = fs::read_to_string(directory.join("worked")).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    };
+    let (here, there) = (worked(project.root()), worked(&other));
+    let mut all = [here.clone(), there.clone()].concat();
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), 12);
+    assert_eq!(here.len() + there.len(), 12, "no task twice: {here:?} {there:?}");
+    assert!(!here.is_empty() && !there.is_empty(), "{here:?} {there:?}");
+    project.assert_nothing_left();
+    check_rules(&project);
+}
+
+#[test]
+fn a_run_waits_for_what_another_one_is_working_on() {
+    let project = Project::new();
+    project.git_init();
+    let first = project.add(["First"]);
+    project.add(["Second", "--after", &first]);
+    let other = project.base().join("worktree");
+    project.git(["worktree", "add", "-q", other.to_str().unwrap(), "-b", "other"]);
+    let go = project.base().join("go");
+    let script = format!("say ready | wait-file {} | done", go.display());
+    let working =
+        project.start(project.ralph_playing(&[&script], ["run", "--no-verify", "--once"]));
+    wait_for_line(&working, "ready");
+    let mut command = project.ralph_playing(&["done"], ["run", "--no-verify"]);
+    command.current_dir(&other).env("RALPH_DB", project.database());
+    let waiting = project.start(command);
+    wait_for_line(&waiting, "idle    what is left waits for another run");
+    fs::write(go, "").unwrap();
+    assert_eq!(working.finish().0.code(), Some(3));
+    let (status, lines, _) = waiting.finish();
+    assert!(status.success(), "{lines:?}");
+    project.assert_nothing_left();
+}
+
+// Pauses.
+
+#[test]
+fn a_pause_holds_a_run_between_iterations() {
+    let project = Project::new();
+    tasks(&project, 2);
+    let pause = "run ralph pause | done";
+    let running = project.start(project.ralph_playing(&[pause, "done"], ["run", "--no-verify"]));
+    wait_for_line(&running, "pause   `ralph resume` goes on");
+    assert!(project.root().join(".ralph-pause").exists());
+    assert_eq!(project.ralph(["status", "--json"]).json()["done"], 1);
+    let resumed = project.ralph(["resume"]);
+    assert_eq!(resumed.stderr(), "runs here go on\n");
+    let (status, lines, _) = running.finish();
+    assert!(status.success(), "{lines:?}");
+    assert!(lines.iter().any(|line| line == "resume  going on"), "{lines:?}");
+    assert_eq!(project.ralph(["resume"]).stderr(), "nothing was paused\n");
+    project.assert_nothing_left();
+}
+
+// Formats.
+
+fn events(project: &Project, scripts: &[&str], arguments: &[&str]) -> Vec<Value> {
+    let arguments = [&["run", "--format", "jsonl"], arguments].concat();
+    let output = project.run(project.ralph_playing(scripts, arguments), None);
+    project.assert_nothing_left();
+    output.stdout().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn every_line_of_jsonl_is_an_object_with_type_time_and_run() {
+    let project = Project::new();
+    project.git_init();
+    project.write(".ralph.toml", "[verify]\ncommands = [\"true\"]\n");
+    tasks(&project, 1);
+    let script = "think Hm. | say I begin. | tool Read {\"file_path\": \"a\"} | tool-error no such file \
+         | say ok | done";
+    let events = events(&project, &[script, "say <verify-pass/>"], &[]);
+    let kinds: Vec<&str> = events.iter().map(|it| it["type"].as_str().unwrap()).collect();
+    assert_eq!(
+        kinds,
+        [
+            "start",
+            "iteration_start",
+            "reasoning",
+            "text",
+            "tool",
+            "tool_error",
+            "text",
+            "text",
+            "verify",
+            "verify",
+            "verify",
+            "text",
+            "verify",
+            "iteration_end",
+            "stats",
+            "progress",
+            "complete",
+        ]
+    );
+    let run = &events[0]["run"];
+    for event in &events {
+        assert_eq!(&event["run"], run);
+        assert!(event["ts"].as_str().unwrap().ends_with('Z'), "{event}");
+    }
+    assert_eq!(events[4]["input"]["file_path"], "a");
+    let end = &events[13];
+    assert_eq!((&end["outcome"], &end["status"]), (&"done".into(), &"done".into()));
+    let last = events.last().unwrap();
+    assert_eq!((&last["outcome"], &last["exit_code"]), (&"done".into(), &0.into()));
+    assert_eq!(last["results"][0]["title"], "T");
+}
+
+#[test]
+fn json_is_one_object_at_the_end_and_nothing_else() {
+    let project = Project::new();
+    project.git_init();
+    tasks(&project, 2);
+    let commit = "run git commit -q --allow-empty -m x | done";
+    let output = project.run(
+        project.ralph_playing(&[commit, "fail no"], ["run", "--no-verify", "--format", "json"]),
+        None,
+    );
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(output.stderr(), "");
+    let summary: Value = serde_json::from_str(&output.stdout()).unwrap();
+    assert_eq!(summary["outcome"], "failed");
+    assert_eq!(summary["exit_code"], 1);
+    assert_eq!(summary["tasks"]["done"], 1);
+    assert_eq!(summary["tasks"]["failed"], 1);
+    assert_eq!(summary["iterations"], 5);
+    assert_eq!(summary["commits"], 1);
+    assert_eq!(summary["results"][1]["attempts"], 4);
+    assert!(summary["input_tokens"].as_u64().unwrap() > 0);
+    assert!(summary["duration_secs"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn lines_can_have_their_time() {
+    let project = Project::new();
+    tasks(&project, 1);
+    let arguments = ["run", "--no-verify", "--timestamps", "--headless"];
+    let shown =
+        project.run(project.ralph_playing(&["say two\\nlines | done"], arguments), None).ok();
+    for line in shown.lines() {
+        let (time, _) = line.split_once(' ').unwrap_or((line, ""));
+        assert_eq!((time.len(), time.matches(':').count()), (8, 2), "{line:?}");
+    }
+    assert!(shown.contains(" lines\n"), "{shown}");
+}
+
+#[test]
+fn whoever_stops_reading_ends_the_run_quietly() {
+    for format in ["jsonl", "text"] {
+        let project = Project::new();
+        tasks(&project, 50);
+        let mut command = project
+            .ralph_playing(&["say hello | done"], ["run", "--no-verify", "--format", format]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        out.read_line(&mut String::new()).unwrap();
+        drop(out);
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{format}: {output:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{format}");
+        let status = project.ralph(["status", "--json"]).json();
+        assert!(status["done"].as_u64().unwrap() < 50, "{status}");
+        assert_eq!(status["in_progress"], 0);
+        project.assert_nothing_left();
+        check_rules(&project);
+    }
+}
+
+// On a terminal.
+
+#[test]
+fn the_status_line_stays_at_the_bottom_and_is_gone_in_the_end() {
+    let project = Project::new();
+    project.add(["Write the parser"]);
+    let go = project.base().join("go");
+    let lines: String = (0..40).map(|number| format!("line {number}\\n")).collect();
+    let script = format!("say {lines}the end of it | wait-file {} | done", go.display());
+    let command = project.ralph_playing(&[&script], ["run", "--no-verify"]);
+    let mut terminal = Terminal::sized(&command, 12, 60);
+    terminal.wait_for("the end of it").wait_for("► t-");
+    let screen = terminal.screen();
+    let last = screen.lines().last().unwrap();
+    assert!(last.starts_with("► t-") && last.contains("Write the parser  0/1 · "), "{screen}");
+    assert!(screen.contains("line 39"), "{screen}");
+    fs::write(go, "").unwrap();
+    let (code, screen) = terminal.finish();
+    assert_eq!(code, 0, "{screen}");
+    assert!(!screen.contains('►'), "{screen}");
+    assert!(screen.trim_end().ends_with("everything is done"), "{screen}");
+    assert!(terminal.is_sane());
+    project.assert_nothing_left();
+}
+
+#[test]
+fn the_key_p_holds_a_run_and_lets_it_go_on() {
+    let project = Project::new();
+    tasks(&project, 2);
+    let go = project.base().join("go");
+    let first = format!("say ready | wait-file {} | done", go.display());
+    let command = project.ralph_playing(&[&first, "done"], ["run", "--no-verify"]);
+    let mut terminal = Terminal::start(&command);
+    terminal.wait_for("ready").press("p");
+    let pause = project.root().join(".ralph-pause");
+    let deadline = std::time::Instant::now() + crate::harness::DEADLINE;
+    crate::harness::wait_until(deadline, || pause.exists().then_some(())).unwrap();
+    fs::write(go, "").unwrap();
+    terminal.wait_for("‖ paused").press("p");
+    let (code, screen) = terminal.finish();
+    assert_eq!(code, 0, "{screen}");
+    assert!(!pause.exists());
+    project.assert_nothing_left();
+}
+
+#[test]
+fn a_countdown_shows_how_long_it_will_take() {
+    let project = Project::new();
+    tasks(&project, 1);
+    let in_an_hour =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs()
+            + 3600;
+    let script = format!("limit five_hour {in_an_hour}");
+    let command = project.ralph_playing(&[&script], ["run", "--no-verify"]);
+    let mut terminal = Terminal::sized(&command, 24, 100);
+    terminal.wait_for("◷ waiting for the API until 20").wait_for("59:5");
+    terminal.press("\x03");
+    assert_eq!(terminal.finish().0, 130);
+    project.assert_nothing_left();
+}
+
+#[test]
+fn a_person_is_asked_about_what_failed_before() {
+    let project = Project::new();
+    let task = project.add(["Do it"]);
+    for (answer, code) in [("n\n", 1), ("y\n", 0)] {
+        project.ralph(["task", "fail", &task, "-r", "no"]).ok();
+        let command = project.ralph_playing(&["done"], ["run", "--no-verify"]);
+        let mut terminal = Terminal::start(&command);
+        terminal
+            .wait_for("1 task failed in an earlier run. Reset and try again? [y/N]")
+            .press(answer);
+        let (exit, screen) = terminal.finish();
+        assert_eq!(exit, code, "{screen}");
+    }
+    project.assert_nothing_left();
+}
+
+#[test]
+fn a_narrow_terminal_is_wide_enough() {
+    let project = Project::new();
+    project.add(["A task with a title that is longer than the screen is wide"]);
+    let script = "say A long line that goes on and on and on | tool Bash {\"command\": \"echo a long command\"} | done";
+    let command = project.ralph_playing(&[script], ["run", "--no-verify"]);
+    let mut terminal = Terminal::sized(&command, 30, 30);
+    let (code, screen) = terminal.finish();
+    assert_eq!(code, 0, "{screen}");
+    assert!(screen.contains("everything is done"), "{screen}");
+}
