@@ -86,6 +86,6 @@ fn report(error: &anyhow::Error, setup: &Setup) -> Exit {
     // Nobody is left to be told that this could not be printed.
     let _ = io::stderr().write_all(text.as_bytes());
     let cause = error.downcast_ref::<Hinted>().map_or(error, |hinted| &hinted.source);
-    let is_refused = cause.chain().any(|cause| cause.is::<Refused>()) || cause.is::<Refused>();
-    if is_refused { Exit::Usage } else { Exit::Error }
+    let is_refused = |cause: &(dyn std::error::Error + 'static)| cause.is::<Refused>();
+    if cause.chain().any(is_refused) { Exit::Usage } else { Exit::Error }
 }

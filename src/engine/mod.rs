@@ -50,6 +50,8 @@ pub use totals::Totals;
 const LOOK: Duration = Duration::from_millis(250);
 /// How often it is looked whether others have made something ready.
 const IDLE: Duration = Duration::from_secs(1);
+/// How many attempts are looked at for one that crashed.
+const RECENT: u32 = 20;
 /// How long a push may take.
 const PUSH: Duration = Duration::from_secs(120);
 
@@ -447,9 +449,10 @@ impl Engine<'_> {
     /// What a run that was killed has left in the working tree is kept before anybody changes it.
     fn salvage_of_a_crash(&mut self) -> Result<()> {
         let Some(git) = &self.git else { return Ok(()) };
-        let last = self.store.latest_attempts(1)?.pop();
+        // Not only the very last: another run on this database may have gone on elsewhere.
+        let latest = self.store.latest_attempts(RECENT)?.into_iter();
         let crashed: Option<AttemptId> =
-            last.filter(|it| it.outcome == Some(Outcome::Crashed)).map(|it| it.id);
+            latest.filter(|it| it.outcome == Some(Outcome::Crashed)).map(|it| it.id).next();
         if let Some(attempt) = crashed.filter(|&it| git.salvaged(it).is_none()) {
             let scratch = Scratch::new(&self.plan.places.temporary)?;
             git.salvage(attempt, scratch.path());

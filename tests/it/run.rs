@@ -699,7 +699,7 @@ fn a_dry_run_shows_everything_and_changes_nothing() {
         .ralph([
             "task",
             "done",
-            &project.ralph(["task", "next", "--json"]).json()["id"].as_str().unwrap().to_owned(),
+            project.ralph(["task", "next", "--json"]).json()["id"].as_str().unwrap(),
         ])
         .ok();
     assert_eq!(project.ralph(["run", "--dry-run"]).status.code(), Some(4));
