@@ -69,7 +69,7 @@ impl Project {
 
     /// The settings, if there is a file with some.
     pub fn config(&self) -> Option<PathBuf> {
-        Some(self.root.join(CONFIG)).filter(|path| path.exists())
+        Some(self.root.join(CONFIG)).filter(|path| path.is_file())
     }
 
     /// The database.

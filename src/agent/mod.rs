@@ -7,11 +7,13 @@ use std::process::ExitCode;
 mod claude;
 mod converse;
 mod descendants;
+mod descriptors;
 mod facts;
 mod foreground;
 mod lines;
 pub mod log;
 mod process;
+pub mod sandbox;
 mod scratch;
 mod stream;
 mod supervisor;
@@ -35,6 +37,8 @@ pub fn backstage(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCo
     match role.to_str()? {
         supervisor::SUPERVISE => Some(supervisor::supervise(arguments)),
         foreground::ATTEND => Some(foreground::attend(arguments)),
+        #[cfg(target_os = "linux")]
+        sandbox::CONFINE => Some(sandbox::confine(arguments)),
         _ => None,
     }
 }

@@ -128,7 +128,7 @@ pub(super) fn not_started(invocation: &Invocation) -> String {
 }
 
 /// This very program, even if its file has been replaced since it was started.
-fn own_program() -> PathBuf {
+pub(super) fn own_program() -> PathBuf {
     if cfg!(target_os = "linux") {
         return "/proc/self/exe".into();
     }

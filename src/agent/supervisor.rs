@@ -23,6 +23,8 @@ use signal_hook::low_level::emulate_default_handler;
 
 use super::claude::Invocation;
 use super::descendants::{PATIENCE, descendants};
+use super::descriptors::close_inherited;
+use super::sandbox::agent_of;
 
 /// The first argument that makes a ralph a supervisor.
 pub(super) const SUPERVISE: &str = "__supervise";
@@ -123,6 +125,7 @@ fn starting(program: &OsStr) -> String {
 /// Supervises an agent that nobody sits in front of.
 pub(super) fn supervise(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let Some(orders) = Orders::read(arguments) else { return ExitCode::from(NOT_STARTED) };
+    close_inherited();
     // It fails for the leader of a process group, which we are not: ralph has just started us.
     let _ = setsid();
     let stdin = orders.stdin.clone();
@@ -188,9 +191,11 @@ impl Supervisor {
         }
     }
 
-    /// Signals the agent's group. We have not reaped its leader, so the number is still its own.
+    /// Signals the agent's group. We have not reaped its leader, so the number is still its own. What
+    /// holds an agent passes no signal on, and would die of it.
     fn signal(&self, signal: Signal) {
-        let _ = kill_process_group(self.agent, signal);
+        let agent = agent_of(self.agent);
+        let _ = kill_process_group(agent, signal).or_else(|_| kill_process(agent, signal));
     }
 
     /// Takes note of every child that has ended; false when there is none left.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// What each part may use besides itself; `cli` and the crate's root may use everything.
 const ARROWS: &[(&str, &[&str])] = &[
-    ("agent", &["event", "lenient", "process", "time"]),
+    ("agent", &["event", "hint", "lenient", "process", "settings", "time"]),
     ("dag", &["hint", "time"]),
     ("engine", &["agent", "dag", "event", "hint", "process", "prompt", "store", "time"]),
     ("event", &["dag", "time"]),

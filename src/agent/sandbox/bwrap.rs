@@ -1,0 +1,124 @@
+//! A session held by bubblewrap: namespaces of its own, in which only what the policy names is writable.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use super::super::claude::Invocation;
+use super::policy::{Access, Policy};
+use crate::settings::Network;
+
+/// What every sandbox has.
+pub(super) const BASE: [&str; 21] = [
+    "--die-with-parent",
+    "--unshare-pid",
+    "--unshare-ipc",
+    "--cap-drop",
+    "ALL",
+    "--ro-bind",
+    "/",
+    "/",
+    "--dev",
+    "/dev",
+    "--proc",
+    "/proc",
+    // To root the settings of the kernel would be files like others.
+    "--ro-bind-try",
+    "/proc/sys",
+    "/proc/sys",
+    "--ro-bind-try",
+    "/proc/fs",
+    "/proc/fs",
+    "--ro-bind-try",
+    "/proc/sysrq-trigger",
+    "/proc/sysrq-trigger",
+];
+
+pub(super) fn wrap(program: &Path, policy: &Policy, invocation: Invocation) -> Invocation {
+    let mut arguments: Vec<OsString> = Vec::new();
+    if !policy.terminal {
+        arguments.push("--new-session".into());
+    }
+    arguments.extend(BASE.map(OsString::from));
+    if policy.network == Network::None {
+        arguments.push("--unshare-net".into());
+    }
+    for (path, access) in policy.accesses() {
+        let path = path.into_os_string();
+        match access {
+            Access::Write => arguments.extend(["--bind".into(), path.clone(), path]),
+            Access::Read => arguments.extend(["--ro-bind".into(), path.clone(), path]),
+            // A device that is mounted like this can't be opened.
+            Access::HiddenFile => arguments.extend(["--ro-bind".into(), "/dev/null".into(), path]),
+            Access::HiddenDirectory => arguments.extend([
+                "--perms".into(),
+                "0000".into(),
+                "--tmpfs".into(),
+                path.clone(),
+                "--remount-ro".into(),
+                path,
+            ]),
+        }
+    }
+    arguments.extend(["--chdir".into(), invocation.directory.clone().into_os_string()]);
+    arguments.extend(["--".into(), invocation.program]);
+    arguments.extend(invocation.arguments);
+    Invocation { program: program.as_os_str().to_owned(), arguments, ..invocation }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{invocation, policy, shown};
+    use super::*;
+
+    fn wrapped(policy: &Policy) -> String {
+        shown(&wrap(Path::new("/usr/bin/bwrap"), policy, invocation()))
+    }
+
+    #[test]
+    fn only_what_the_policy_names_is_writable() {
+        insta::assert_snapshot!(wrapped(&policy()), @"
+        /usr/bin/bwrap
+        --new-session
+        --die-with-parent
+        --unshare-pid
+        --unshare-ipc
+        --cap-drop ALL
+        --ro-bind / /
+        --dev /dev
+        --proc /proc
+        --ro-bind-try /proc/sys /proc/sys
+        --ro-bind-try /proc/fs /proc/fs
+        --ro-bind-try /proc/sysrq-trigger /proc/sysrq-trigger
+        --bind /home/u/.cache /home/u/.cache
+        --bind /home/u/.claude /home/u/.claude
+        --ro-bind /home/u/.claude/settings.json /home/u/.claude/settings.json
+        --perms 0000
+        --tmpfs /home/u/.ssh
+        --remount-ro /home/u/.ssh
+        --bind /home/u/project /home/u/project
+        --ro-bind /dev/null /home/u/project/.env
+        --bind /home/u/project/.git /home/u/project/.git
+        --ro-bind /home/u/project/.git/config /home/u/project/.git/config
+        --ro-bind /home/u/project/.git/hooks /home/u/project/.git/hooks
+        --ro-bind /home/u/project/.mcp.json /home/u/project/.mcp.json
+        --bind /home/u/project/.ralph /home/u/project/.ralph
+        --ro-bind /home/u/project/.ralph/prompts /home/u/project/.ralph/prompts
+        --bind /tmp /tmp
+        --chdir /home/u/project
+        -- claude
+        --print a b
+        ");
+    }
+
+    #[test]
+    fn without_a_network_there_is_none() {
+        let policy = Policy { network: Network::None, ..policy() };
+        assert!(wrapped(&policy).contains("--unshare-net"));
+    }
+
+    #[test]
+    fn a_terminal_of_its_own_is_kept() {
+        let policy = Policy { terminal: true, ..policy() };
+        assert!(!wrapped(&policy).contains("--new-session"));
+    }
+}
