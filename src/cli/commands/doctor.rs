@@ -7,10 +7,12 @@ use std::path::Path;
 use anyhow::Result;
 use serde::Serialize;
 
+use crate::agent::sandbox::{Choice, Here, choose};
 use crate::agent::{ProgramNotFound, find_program};
 use crate::cli::exit::Exit;
 use crate::cli::setup::{Setup, take_back};
 use crate::hint::hint_of;
+use crate::settings::Backend;
 use crate::store::{self, Store};
 use crate::ui::json::Array;
 use crate::ui::text::printable;
@@ -58,6 +60,7 @@ pub(super) fn run(setup: &Setup, json: bool, out: &mut dyn Write) -> Result<Exit
     }
     checks.push(check_agent(setup));
     checks.push(check_git(setup));
+    checks.push(check_sandbox(setup));
     if json {
         let mut array = Array::begin(out)?;
         checks.iter().try_for_each(|check| array.push(check))?;
@@ -173,6 +176,28 @@ fn check_git(setup: &Setup) -> Check {
         Check::ok("git", "this is a repository")
     } else {
         Check::warning("git", "this is not a git repository", "`git init` makes it one")
+    }
+}
+
+fn check_sandbox(setup: &Setup) -> Check {
+    let settings = setup.settings().map(|loaded| loaded.settings).unwrap_or_default().sandbox;
+    let here = Here::look(&setup.environment.var("PATH").unwrap_or_default());
+    let works = match here.names().as_slice() {
+        [] => "nothing works here".to_owned(),
+        names => format!("works here: {}", names.join(", ")),
+    };
+    match choose(&settings, &here) {
+        Err(error) => Check::error("sandbox", format!("{error:#}; {works}"), None),
+        Ok(Choice { sandbox: Some(_), message }) => {
+            Check::ok("sandbox", format!("{message}; {works}"))
+        }
+        Ok(Choice { sandbox: None, message }) => {
+            let hint = match settings.backend {
+                Backend::None => "`sandbox.backend = \"auto\"` takes the best that works here",
+                _ => "install bubblewrap, so that an agent can work on its own and hurt nothing",
+            };
+            Check::warning("sandbox", format!("{message}; {works}"), hint)
+        }
     }
 }
 
