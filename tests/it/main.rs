@@ -17,6 +17,7 @@ mod refusals;
 mod render;
 mod run;
 mod runs;
+mod sandbox;
 mod session;
 mod settings;
 mod story;
