@@ -12,6 +12,7 @@ mod edges;
 mod graphs;
 mod measure;
 mod project;
+mod sandbox;
 mod table;
 
 use std::io::Write;
@@ -26,6 +27,7 @@ type Benchmark = fn(&Scale) -> Result<Vec<Row>>;
 
 const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("start", commands::start),
+    ("sandbox", sandbox::start),
     ("add", adding::time),
     ("wal", adding::wal),
     ("fsync", adding::fsync),
@@ -42,6 +44,9 @@ struct Scale {
 }
 
 fn main() -> Result<ExitCode> {
+    if let Some(exit) = ralph::agent::backstage(std::env::args_os().skip(1)) {
+        return Ok(exit);
+    }
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments.first().is_some_and(|first| first == crowd::MEMBER) {
         return crowd::member(&arguments[1..]);
