@@ -1,6 +1,8 @@
 //! What happens in a session and in a run, as data. Who listens is not known here.
 
 mod run;
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
 use std::time::Duration;

@@ -12,6 +12,7 @@ mod edges;
 mod graphs;
 mod measure;
 mod project;
+mod running;
 mod sandbox;
 mod table;
 
@@ -28,6 +29,7 @@ type Benchmark = fn(&Scale) -> Result<Vec<Row>>;
 const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("start", commands::start),
     ("sandbox", sandbox::start),
+    ("run", running::overhead),
     ("add", adding::time),
     ("wal", adding::wal),
     ("fsync", adding::fsync),

@@ -1,6 +1,6 @@
 //! A project in a directory of its own, and the programs that are run in it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -25,6 +25,10 @@ impl Project {
         ralph::project::Project::init(project.directory.path())?;
         project.store()?;
         Ok(project)
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        self.directory.path()
     }
 
     pub(crate) fn store(&self) -> Result<Store> {

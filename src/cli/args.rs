@@ -136,6 +136,8 @@ pub(super) struct RunArgs {
     /// Ask agents to write skills and to keep CLAUDE.md current
     #[arg(long)]
     pub(super) learn: bool,
+    #[command(flatten)]
+    pub(super) sandbox: SandboxArgs,
     /// Push new commits after each iteration
     #[arg(long)]
     pub(super) auto_push: bool,
@@ -154,6 +156,19 @@ pub(super) struct RunArgs {
     /// Do not reset what failed in an earlier run: exit with 2 instead
     #[arg(long)]
     pub(super) no_auto_reset: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct SandboxArgs {
+    /// What holds sessions: auto, none, bwrap, landlock, seatbelt or docker
+    #[arg(long, value_name = "NAME")]
+    pub(super) sandbox: Option<String>,
+    /// Hold sessions by nothing but the list of allowed tools
+    #[arg(long, conflicts_with = "sandbox")]
+    pub(super) no_sandbox: bool,
+    /// Let sessions write here, too: a path, or `aws` (may be repeated)
+    #[arg(long, value_name = "RULE")]
+    pub(super) allow: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

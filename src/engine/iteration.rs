@@ -163,7 +163,7 @@ impl Engine<'_> {
             iteration.context(),
         );
         session.budget_usd = self.cost_left();
-        let invocation = session.work(message, &self.plan.agent.permission);
+        let invocation = session.work(message, &self.plan.agent.permission());
         let name = iteration.claim.attempt.to_string();
         let (path, mut log) = agent::log::create(&self.plan.places.logs, &name, Timestamp::now())?;
         iteration.log = path.to_string_lossy().into_owned();
@@ -177,11 +177,7 @@ impl Engine<'_> {
             },
         )?;
         self.tell_start(iteration, &surroundings.task.title, hinted)?;
-        let limits = self.plan.limits(self.time_left());
-        let mailbox = self.mailbox;
-        let report = self.listening(Activity::Working, |listener| {
-            agent::converse(&invocation, limits, mailbox, &mut log, listener)
-        })?;
+        let report = self.converse(invocation, &mut log, Activity::Working)?;
         iteration.add_cost(&report.facts);
         self.used.cost += report.facts.cost_usd;
         if !report.logged {

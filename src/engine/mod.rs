@@ -21,12 +21,13 @@ mod verify;
 
 use std::collections::HashSet;
 use std::fmt;
-use std::io;
+use std::io::{self, Write};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::agent::{Listener, Mailbox, Scratch, Trouble};
+use crate::agent::{self, Invocation, Listener, Mailbox, Report, Scratch, Trouble};
 use crate::dag::{AttemptId, FeatureId, Outcome, RunId, TaskId};
 use crate::event::{Activity, Event, Idle, LimitWait, Problem, Progress, Stamped, Start, View};
 use crate::store::{NewRun, RunTotals, Store, Surroundings, Target};
@@ -143,6 +144,8 @@ pub struct Engine<'a> {
     totals: Totals,
     /// Why nobody listens any more.
     broken: Option<io::Error>,
+    /// The links that were warned of.
+    links: HashSet<PathBuf>,
 }
 
 /// What came of a run.
@@ -202,6 +205,7 @@ pub fn run(
         features: HashSet::new(),
         totals: Totals::default(),
         broken: None,
+        links: HashSet::new(),
     };
     let end = engine.go();
     engine.close(end)
@@ -333,6 +337,30 @@ impl Engine<'_> {
         self.time_left().is_some_and(|left| left.is_zero())
     }
 
+    /// Runs a session in its sandbox; one that verifies may not write into the project.
+    fn converse(
+        &mut self,
+        invocation: Invocation,
+        log: &mut dyn Write,
+        activity: Activity,
+    ) -> Result<Report> {
+        let looking_only = activity == Activity::Verifying;
+        let held = self.plan.agent.cage.hold(invocation, looking_only)?;
+        for link in &held.links {
+            if self.links.insert(link.clone()) {
+                self.warn(&format!(
+                    "`{}` is a symbolic link, which the sandbox can't protect",
+                    link.display()
+                ))?;
+            }
+        }
+        let limits = self.plan.limits(self.time_left());
+        let mailbox = self.mailbox;
+        self.listening(activity, |listener| {
+            agent::converse(&held.invocation, limits, mailbox, log, listener)
+        })
+    }
+
     /// Runs something that a view listens to.
     fn listening<T>(
         &mut self,
@@ -387,7 +415,7 @@ impl Engine<'_> {
             max_iterations: self.plan.bounds.iterations,
             max_seconds: self.plan.bounds.time.map(|time| time.as_secs()),
             max_cost_usd: self.plan.bounds.cost,
-            sandbox: "none",
+            sandbox: &self.plan.agent.cage.choice.message,
         }))
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::model::Strategy;
 use super::stop::Bounds;
+use crate::agent::sandbox::Cage;
 use crate::agent::{AttemptContext, Limits, Permission, Session};
 use crate::store::Target;
 
@@ -52,8 +53,10 @@ pub struct AgentPlan {
     pub program: OsString,
     /// Its `PATH`.
     pub path: OsString,
-    /// What it may do without asking.
-    pub permission: Permission,
+    /// What holds it.
+    pub cage: Cage,
+    /// The tools it may use without asking where nothing holds it.
+    pub allowed_tools: Vec<String>,
     /// Whether it may go on in the background after its answer.
     pub background_tasks: bool,
     /// How long it may show no sign of life.
@@ -79,6 +82,13 @@ pub struct Places {
     pub temporary: PathBuf,
     /// While this file is there, the run pauses.
     pub pause: PathBuf,
+}
+
+impl AgentPlan {
+    /// What it may do without asking.
+    pub(super) fn permission(&self) -> Permission {
+        self.cage.permission(&self.allowed_tools)
+    }
 }
 
 impl Plan {

@@ -53,6 +53,7 @@ pub fn preview(store: Store, plan: &Plan, clock: &Clock) -> Result<Option<Previe
         features: std::collections::HashSet::new(),
         totals: Totals::default(),
         broken: None,
+        links: std::collections::HashSet::new(),
     };
     let failed = super::iteration::last_failed(&around);
     let model = match plan.strategy.choose(&engine.record, failed, clock.now()) {
@@ -67,7 +68,7 @@ pub fn preview(store: Store, plan: &Plan, clock: &Clock) -> Result<Option<Previe
     Ok(Some(Preview {
         task,
         title: around.task.title.clone(),
-        invocation: session.work(file("prompt.md"), &plan.agent.permission),
+        invocation: session.work(file("prompt.md"), &plan.agent.permission()),
         system: engine.instructions(task)?,
         prompt: engine.brief(&around, number),
         model,

@@ -136,11 +136,7 @@ impl Engine<'_> {
         let path = path.to_string_lossy().into_owned();
         iteration.verify_log = Some(path.clone());
         self.tell_verify(iteration, Verifier::Agent, VerifyStatus::Started, None, Some(&path))?;
-        let limits = self.plan.limits(self.time_left());
-        let mailbox = self.mailbox;
-        let report = self.listening(Activity::Verifying, |listener| {
-            agent::converse(&invocation, limits, mailbox, &mut log, listener)
-        })?;
+        let report = self.converse(invocation, &mut log, Activity::Verifying)?;
         iteration.add_cost(&report.facts);
         self.used.cost += report.facts.cost_usd;
         Ok(report)

@@ -73,7 +73,8 @@ impl<W: Write> RunView<W> {
         self.now = Now { began: Some(at), done: start.done, total: start.total, ..Now::default() };
         let what = start.target.unwrap_or("everything");
         let text = format!("{what}, {}/{} done", start.done, start.total);
-        self.labelled("run", Style::new().bold(), &text)
+        self.labelled("run", Style::new().bold(), &text)?;
+        self.labelled("sandbox", Style::new().dimmed(), start.sandbox)
     }
 
     fn iteration_start(&mut self, start: &IterationStart<'_>) -> io::Result<()> {
@@ -206,7 +207,7 @@ pub struct RunViewOptions {
 }
 
 /// Where the text of a line begins whose first word says what it is about.
-const LABEL: usize = 8;
+const LABEL: usize = 9;
 /// How much of a reason is shown; the rest is in `ralph task show`.
 const REASON_LINES: usize = 12;
 

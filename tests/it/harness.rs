@@ -86,6 +86,8 @@ impl Project {
             .env("TMPDIR", self.base.join("tmp"))
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
             .env("LANG", "C.UTF-8")
+            // What holds a session has tests of its own.
+            .env("RALPH_SANDBOX_BACKEND", "none")
             .envs(["AUTHOR", "COMMITTER"].into_iter().flat_map(|who| {
                 [
                     (format!("GIT_{who}_NAME"), "Test"),

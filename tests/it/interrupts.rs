@@ -122,7 +122,7 @@ fn prepare(phase: Phase, deaf: bool) -> (Project, Command) {
 fn sign(phase: Phase) -> &'static str {
     match phase {
         Phase::Working | Phase::VerifyingByAgent => "ready",
-        Phase::VerifyingByCommand => "verify  … setsid",
+        Phase::VerifyingByCommand => "verify   … setsid",
         Phase::WaitingForTheApi => "waiting until",
         Phase::Paused => "`ralph resume` goes on",
         Phase::Idle => "waits for another run",

@@ -70,7 +70,8 @@ fn a_dag_is_worked_to_its_end_and_the_screen_tells_the_story() {
     assert_code(&output, 0);
     let shown = project.masked(&tidy(&output.stdout()));
     insta::assert_snapshot!(shown, @r"
-    run     everything, 0/2 done
+    run      everything, 0/2 done
+    sandbox  none (it is turned off): agents may use the allowed tools only
 
     ━━ 1 [A] Schema
        attempt 1 · sonnet · 0/2 done · 0 s · $0.00
@@ -81,14 +82,14 @@ fn a_dag_is_worked_to_its_end_and_the_screen_tells_the_story() {
     -> Bash(echo one > file && git add file && git commit -q -m file)
     <task-done>[A]</task-done>
     ✓ [S] s  $0.0100  4 turns
-    verify  … a second agent
+    verify   … a second agent
        log [BASE]/tmp/ralph/logs/project/[LOG]-verify.log
     sonnet
     <verify-pass/>
     ✓ [S] s  $0.0100  1 turn
-    verify  ✓ a second agent
+    verify   ✓ a second agent
     ✓ done  0 s  $0.02
-    git     1 commit, 1 file changed, +1 −0
+    git      1 commit, 1 file changed, +1 −0
 
     ━━ 2 [B] Endpoints
        attempt 1 · sonnet · 1/2 done · 0 s · $0.02
@@ -102,7 +103,7 @@ fn a_dag_is_worked_to_its_end_and_the_screen_tells_the_story() {
        No test.
 
        It will not work.
-    git     what was not committed is kept as refs/ralph/salvage/[C]
+    git      what was not committed is kept as refs/ralph/salvage/[C]
 
     ━━ 3 [B] Endpoints
        attempt 2 · opus · 1/2 done · 0 s · $0.03
@@ -111,12 +112,12 @@ fn a_dag_is_worked_to_its_end_and_the_screen_tells_the_story() {
     Better.
     <task-done>[B]</task-done>
     ✓ [S] s  $0.0100  2 turns
-    verify  … a second agent
+    verify   … a second agent
        log [BASE]/tmp/ralph/logs/project/[LOG]-verify.log
     opus
     <verify-pass/>
     ✓ [S] s  $0.0100  1 turn
-    verify  ✓ a second agent
+    verify   ✓ a second agent
     ✓ done  0 s  $0.02
 
     TASK      RESULT  TRIES  TIME  COST   TITLE AND REASON
@@ -274,7 +275,7 @@ fn complete_is_believed_only_when_it_is_true() {
     let complete = "done | say <promise>COMPLETE</promise>";
     let output = run(&project, &[complete, complete], &["--no-verify"]);
     assert_code(&output, 0);
-    let said = "warning the agent said COMPLETE, but 1 tasks are not done; going on";
+    let said = "warning  the agent said COMPLETE, but 1 tasks are not done; going on";
     assert_eq!(output.stdout().matches(said).count(), 1, "{output:?}");
 }
 
@@ -724,7 +725,7 @@ fn new_commits_are_pushed_and_a_failed_push_is_a_warning() {
     fs::remove_dir_all(&remote).unwrap();
     let output = run(&project, &[commit], &["--no-verify", "--auto-push"]);
     assert_code(&output, 0);
-    assert!(output.stdout().contains("warning `git push` ended with code"), "{output:?}");
+    assert!(output.stdout().contains("warning  `git push` ended with code"), "{output:?}");
 }
 
 #[test]

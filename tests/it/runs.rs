@@ -89,7 +89,7 @@ fn a_run_waits_for_what_another_one_is_working_on() {
     let mut command = project.ralph_playing(&["done"], ["run", "--no-verify"]);
     command.current_dir(&other).env("RALPH_DB", project.database());
     let waiting = project.start(command);
-    wait_for_line(&waiting, "idle    what is left waits for another run");
+    wait_for_line(&waiting, "idle     what is left waits for another run");
     fs::write(go, "").unwrap();
     assert_eq!(working.finish().0.code(), Some(3));
     let (status, lines, _) = waiting.finish();
@@ -105,14 +105,14 @@ fn a_pause_holds_a_run_between_iterations() {
     tasks(&project, 2);
     let pause = "run ralph pause | done";
     let running = project.start(project.ralph_playing(&[pause, "done"], ["run", "--no-verify"]));
-    wait_for_line(&running, "pause   `ralph resume` goes on");
+    wait_for_line(&running, "pause    `ralph resume` goes on");
     assert!(project.root().join(".ralph-pause").exists());
     assert_eq!(project.ralph(["status", "--json"]).json()["done"], 1);
     let resumed = project.ralph(["resume"]);
     assert_eq!(resumed.stderr(), "runs here go on\n");
     let (status, lines, _) = running.finish();
     assert!(status.success(), "{lines:?}");
-    assert!(lines.iter().any(|line| line == "resume  going on"), "{lines:?}");
+    assert!(lines.iter().any(|line| line == "resume   going on"), "{lines:?}");
     assert_eq!(project.ralph(["resume"]).stderr(), "nothing was paused\n");
     project.assert_nothing_left();
 }

@@ -458,3 +458,88 @@ fn collect(path: &Path, found: &mut Fingerprint) {
         }
     }
 }
+
+// Runs whose sessions are held.
+
+/// The back ends that work here; the others are said to be skipped.
+fn working() -> Vec<&'static str> {
+    let here = ralph::agent::sandbox::Here::look("/usr/local/bin:/usr/bin:/bin".as_ref());
+    let names = here.names();
+    for missing in ["bwrap", "landlock"].iter().filter(|name| !names.contains(name)) {
+        println!("SKIPPED: {missing} does not work here");
+    }
+    names.into_iter().filter(|name| matches!(*name, "bwrap" | "landlock")).collect()
+}
+
+fn run_held(project: &Project, backend: &str, scripts: &[&str], flags: &[&str]) -> Output {
+    let arguments = ["run", "--sandbox", backend];
+    let command = project.ralph_playing(scripts, arguments.iter().chain(flags));
+    let output = project.run(command, None);
+    project.assert_nothing_left();
+    output
+}
+
+#[test]
+fn a_run_holds_its_sessions_and_honest_work_goes_on() {
+    for backend in working() {
+        let project = Project::new();
+        project.git_init();
+        project.add(["Do it"]);
+        let outside = project.base().join("home/outside");
+        let script = format!(
+            "expect-arg --dangerously-skip-permissions | run echo x > {}; echo x > .git/hooks/pre-commit; \
+             echo x > .mcp.json | run echo work > file && git add file && git commit -q -m work \
+             | run ralph task add Extra -d x && ralph task log $RALPH_TASK_ID -m noted | done",
+            outside.display()
+        );
+        let output = run_held(&project, backend, &[&script, "done"], &["--no-verify"]);
+        assert_eq!(output.status.code(), Some(0), "{backend}: {output:?}");
+        assert!(output.stdout().contains(&format!("sandbox  {backend}")), "{output:?}");
+        assert!(!outside.exists(), "{backend}");
+        assert!(!project.root().join(".git/hooks/pre-commit").exists(), "{backend}");
+        assert!(!project.root().join(".mcp.json").exists(), "{backend}");
+        assert_eq!(project.git(["log", "--oneline"]).lines().count(), 2, "{backend}");
+        assert_eq!(project.git(["status", "--porcelain"]), "", "{backend}");
+        assert_eq!(project.ralph(["status", "--json"]).json()["done"], 2, "{backend}");
+    }
+}
+
+#[test]
+fn a_verifier_that_is_held_can_not_change_the_project() {
+    for backend in working() {
+        let project = Project::new();
+        project.git_init();
+        project.add(["Do it"]);
+        let verifier = "run echo x > changed | say <verify-pass/>";
+        let output = run_held(&project, backend, &["done", verifier], &[]);
+        assert_eq!(output.status.code(), Some(0), "{backend}: {output:?}");
+        assert!(!project.root().join("changed").exists(), "{backend}");
+    }
+}
+
+#[test]
+fn a_sandbox_that_can_not_be_had_or_an_unknown_rule_is_an_error_before_anything_begins() {
+    let project = Project::new();
+    project.add(["Do it"]);
+    let said = run_held(&project, "seatbelt", &["done"], &[]).fails(1);
+    assert!(said.contains("the sandbox `seatbelt` can't be had"), "{said}");
+    let said = run_held(&project, "nonsense", &["done"], &[]).fails(1);
+    assert!(said.contains("flag `--sandbox`: `sandbox.backend` must be one of"), "{said}");
+    for backend in working() {
+        let said = run_held(&project, backend, &["done"], &["--allow", "gcp"]).fails(1);
+        assert!(said.contains("gcp"), "{said}");
+    }
+    assert_eq!(project.ralph(["status", "--json"]).json()["done"], 0);
+}
+
+#[test]
+fn a_missing_agent_is_still_said_to_be_missing() {
+    for backend in working() {
+        let project = Project::new();
+        project.add(["Do it"]);
+        let mut command = project.ralph_command(["run", "--sandbox", backend]);
+        command.env("RALPH_COMMAND", "no-such-claude");
+        let said = project.run(command, None).fails(1);
+        assert!(said.contains("the agent `no-such-claude` was not found"), "{said}");
+    }
+}

@@ -2,6 +2,7 @@
 //! which turns what to start into what to start instead; nothing is started here.
 
 mod bwrap;
+mod cage;
 mod choose;
 #[cfg(target_os = "linux")]
 mod confine;
@@ -24,6 +25,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
+pub use cage::{Cage, Held};
 pub use choose::{Choice, Here, Landlock, choose};
 #[cfg(target_os = "linux")]
 pub(super) use confine::confine;

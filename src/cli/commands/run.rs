@@ -1,10 +1,12 @@
 //! `ralph run`
 
 use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
 
-use crate::agent::{self, Mailbox, Permission};
+use crate::agent::sandbox::{Cage, Here, choose};
+use crate::agent::{self, Mailbox};
 use crate::cli::args::{RunArgs, RunFormat};
 use crate::cli::exit::Exit;
 use crate::cli::keyboard::Keyboard;
@@ -18,7 +20,7 @@ use crate::engine::{
 };
 use crate::event::{Event, Problem, Stamped, Summary, View};
 use crate::hint::HintExt;
-use crate::settings::{self, Flag, Settings};
+use crate::settings::{self, Backend, Flag, Settings};
 use crate::store::{Store, Target};
 use crate::time::Timestamp;
 use crate::ui::records::{JsonLines, JsonSummary};
@@ -26,7 +28,8 @@ use crate::ui::run::{RunView, RunViewOptions};
 use crate::ui::text::printable_lines;
 
 pub(super) fn run(args: &RunArgs, setup: &Setup, out: &mut dyn Write) -> Result<Exit> {
-    let settings = setup.settings_with(&flags(args))?.settings;
+    let mut settings = setup.settings_with(&flags(args))?.settings;
+    settings.sandbox.allow.extend(args.sandbox.allow.iter().cloned());
     let mut store = setup.store()?;
     let target = match &args.target {
         Some(text) => store.target(text)?,
@@ -75,6 +78,8 @@ fn flags(args: &RunArgs) -> Vec<Flag> {
     add(args.strategy.as_deref().map(|it| Flag::new("--strategy", "run.strategy", it)));
     add(args.max_retries.map(|it| Flag::new("--max-retries", "max_retries", i64::from(it))));
     add(args.no_verify.then(|| Flag::new("--no-verify", "verify.agent", false)));
+    add(args.sandbox.sandbox.as_deref().map(|it| Flag::new("--sandbox", "sandbox.backend", it)));
+    add(args.sandbox.no_sandbox.then(|| Flag::new("--no-sandbox", "sandbox.backend", "none")));
     add(args.learn.then(|| Flag::new("--learn", "learn", true)));
     add(args.auto_push.then(|| Flag::new("--auto-push", "auto_push", true)));
     flags
@@ -85,6 +90,7 @@ fn plan(args: &RunArgs, settings: &Settings, target: Target, setup: &Setup) -> R
     let root = project.root().to_owned();
     let temporary = setup.temporary();
     let logs = settings.log_dir.clone().unwrap_or_else(|| agent::log::directory(&temporary, &root));
+    let logs = root.join(logs);
     Ok(Plan {
         target,
         bounds: Bounds {
@@ -105,7 +111,8 @@ fn plan(args: &RunArgs, settings: &Settings, target: Target, setup: &Setup) -> R
         agent: AgentPlan {
             program: settings.agent.command.clone().into(),
             path: setup.session_path()?,
-            permission: Permission::Tools(settings.agent.allowed_tools.clone()),
+            cage: cage(settings, &logs, setup)?,
+            allowed_tools: settings.agent.allowed_tools.clone(),
             background_tasks: settings.agent.background_tasks,
             silence: settings.agent.silence_timeout,
             exit_grace: settings.agent.exit_grace,
@@ -115,10 +122,32 @@ fn plan(args: &RunArgs, settings: &Settings, target: Target, setup: &Setup) -> R
             prompts: project.prompts(),
             skills: project.skills(),
             pause: project.pause(),
-            logs: root.join(logs),
+            logs,
             root,
             temporary,
         },
+    })
+}
+
+/// What holds the sessions of a run here.
+fn cage(settings: &Settings, logs: &Path, setup: &Setup) -> Result<Cage> {
+    let path = setup.environment.var("PATH").unwrap_or_default();
+    let choice = match settings.sandbox.backend {
+        // There is no need to look.
+        Backend::None => choose(&settings.sandbox, &Here::nothing())?,
+        _ => choose(&settings.sandbox, &Here::look(&path))?,
+    };
+    let home = setup.environment.var("HOME").map_or("/".into(), PathBuf::from);
+    let temporary = [setup.temporary(), "/tmp".into(), "/var/tmp".into()];
+    Ok(Cage {
+        choice,
+        settings: settings.sandbox.clone(),
+        learn: settings.learn,
+        home,
+        temporary: temporary.into(),
+        runtime: setup.environment.var("XDG_RUNTIME_DIR").map(PathBuf::from),
+        database: absolute(&setup.database_path()?)?,
+        logs: logs.to_owned(),
     })
 }
 
