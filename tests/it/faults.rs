@@ -364,9 +364,36 @@ fn a_database_of_a_newer_ralph_is_left_alone() {
     drop(connection);
     settle(&project);
     insta::assert_snapshot!(refused_by_all(&project), @r"
-    error: `[ROOT]/.ralph/progress.db` was made by a newer ralph (schema 99; this one knows 1)
+    error: `[ROOT]/.ralph/progress.db` was made by a newer ralph (schema 99; this one knows 2)
     hint: upgrade ralph; nothing was changed
     ");
+}
+
+#[test]
+fn a_database_of_an_older_ralph_is_upgraded_with_all_that_is_in_it() {
+    let project = Project::new();
+    let connection = Connection::open(project.database()).unwrap();
+    connection.execute_batch(include_str!("../../migrations/0001_tasks.sql")).unwrap();
+    connection
+        .execute_batch(
+            "pragma application_id = 0x524c5048;
+             pragma user_version = 1;
+             insert into tasks (id, kind, title, status, created_at, updated_at, starts, ends)
+             values ('t-3f9a01', 'work', 'Old', 'done', '2026-01-01T00:00:00.000Z',
+                 '2026-01-01T00:00:00.000Z', 1000, 2000);
+             insert into attempts (id, task, number, started_at, ended_at, outcome)
+             values ('a-3f9a01', 1, 1, '2026-01-01T00:00:00.000Z', '2026-01-01T00:00:00.000Z', 'done')",
+        )
+        .unwrap();
+    drop(connection);
+    let task = project.show("t-3f9a01");
+    assert_eq!((&task["title"], &task["status"]), (&"Old".into(), &"done".into()));
+    assert_eq!(task["history"][0]["verification_status"], serde_json::Value::Null);
+    let export = project.export();
+    let copy = Project::new();
+    copy.ralph_reading(&export, ["import"]).ok();
+    assert_eq!(copy.export(), export);
+    check_rules(&copy);
 }
 
 #[test]

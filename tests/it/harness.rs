@@ -86,8 +86,6 @@ impl Project {
             .env("TMPDIR", self.base.join("tmp"))
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
             .env("LANG", "C.UTF-8")
-            // What holds a session has tests of its own.
-            .env("RALPH_SANDBOX_BACKEND", "none")
             .envs(["AUTHOR", "COMMITTER"].into_iter().flat_map(|who| {
                 [
                     (format!("GIT_{who}_NAME"), "Test"),
@@ -172,6 +170,8 @@ impl Project {
     ) -> Command {
         let mut command = self.ralph_command(arguments);
         command.env("RALPH_COMMAND", FAKE_CLAUDE).env("FAKE_CLAUDE", script);
+        // What holds a session has tests of its own.
+        command.env("RALPH_SANDBOX_BACKEND", "none");
         command
     }
 

@@ -485,7 +485,7 @@ fn a_run_holds_its_sessions_and_honest_work_goes_on() {
         let project = Project::new();
         project.git_init();
         project.add(["Do it"]);
-        let outside = project.base().join("home/outside");
+        let outside = PathBuf::from(format!("/usr/local/ralph-test-{}", std::process::id()));
         let script = format!(
             "expect-arg --dangerously-skip-permissions | run echo x > {}; echo x > .git/hooks/pre-commit; \
              echo x > .mcp.json | run echo work > file && git add file && git commit -q -m work \

@@ -15,7 +15,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("lenient", &[]),
     ("process", &[]),
     ("project", &["hint"]),
-    ("prompt", &["dag", "hint"]),
+    ("prompt", &["dag", "hint", "time"]),
     ("settings", &["hint"]),
     ("store", &["dag", "hint", "jsonl", "process", "time"]),
     ("time", &[]),
