@@ -89,7 +89,7 @@ impl Engine<'_> {
             Ok(surroundings) => surroundings,
             Err(error) => return self.release(claim, error),
         };
-        let now = self.clock.now();
+        let now = self.helm.clock.now();
         let chosen = self.plan.strategy.choose(&self.record, last_failed(&surroundings), now);
         let (model, hinted) = match chosen {
             Choice::Model { name, hinted } => (name, hinted),
@@ -101,14 +101,14 @@ impl Engine<'_> {
                     SessionRecord::default(),
                 )?;
                 let trouble = Trouble::UsageLimit { window: None, resets_at: None };
-                return Ok(self.wait_for_the_api(&trouble, until)?.map(RunEnd::from));
+                return Ok(self.helm.wait_for_the_api(&trouble, until).map(RunEnd::from));
             }
         };
         self.record.hint = None;
-        self.used.iterations += 1;
+        self.helm.used.iterations += 1;
         self.mark_running(&surroundings)?;
         let mut iteration = Iteration {
-            number: self.used.iterations,
+            number: self.helm.used.iterations,
             claim,
             model,
             verify_log: None,
@@ -162,7 +162,7 @@ impl Engine<'_> {
             &iteration.model,
             iteration.context(),
         );
-        session.budget_usd = self.cost_left();
+        session.budget_usd = self.helm.cost_left();
         let invocation = session.work(message, &self.plan.agent.permission());
         let name = iteration.claim.attempt.to_string();
         let (path, mut log) = agent::log::create(&self.plan.places.logs, &name, Timestamp::now())?;
@@ -177,16 +177,15 @@ impl Engine<'_> {
             },
         )?;
         self.tell_start(iteration, &surroundings.task.title, hinted)?;
-        let report = self.converse(invocation, &mut log, Activity::Working)?;
+        let report = self.helm.converse(invocation, &mut log, Activity::Working)?;
         iteration.add_cost(&report.facts);
-        self.used.cost += report.facts.cost_usd;
         if !report.logged {
-            self.warn(&format!("the log `{}` is not complete", iteration.log))?;
+            self.helm.warn(&format!("the log `{}` is not complete", iteration.log));
         }
         let asked = self.store.asked(&iteration.claim)?;
         let judgement = judge(iteration.claim.task, &report.facts, report.ended_by, asked);
         for remark in &judgement.remarks {
-            self.warn(remark)?;
+            self.helm.warn(remark);
         }
         Ok((report, judgement))
     }
@@ -256,7 +255,7 @@ impl Engine<'_> {
         self.refusals += 1;
         let reason = trouble.to_string();
         let limited = Decision::new(Outcome::Limited, reason.clone());
-        match react(&trouble, self.refusals, self.clock.now()) {
+        match react(&trouble, self.refusals, self.helm.clock.now()) {
             Reaction::Wait { until } => limited.then(Then::Wait { trouble, until }),
             Reaction::Cap { model, until } if self.plan.strategy.may_switch() => {
                 self.record.capped.insert(model.to_owned(), until);
@@ -308,7 +307,7 @@ impl Engine<'_> {
         let status = match self.finish(claim, &decision, session) {
             Ok(status) => status,
             Err(error) if error.is::<ClaimLost>() => {
-                self.warn(&error.to_string())?;
+                self.helm.warn(&error.to_string());
                 return Ok(None);
             }
             Err(error) => return Err(error),
@@ -316,7 +315,7 @@ impl Engine<'_> {
         if let Some(hint) = &judgement.hint {
             self.record.hint = Some(hint.clone());
             let note = format!("asked for the model `{hint}` next");
-            self.store.note(&task.to_string(), &note, Some(attempt), self.clock.now())?;
+            self.store.note(&task.to_string(), &note, Some(attempt), self.helm.clock.now())?;
         }
         match decision.outcome {
             Outcome::Done => self.record.ended(true),
@@ -342,7 +341,7 @@ impl Engine<'_> {
         );
         self.totals.input_tokens += iteration.input_tokens;
         self.totals.output_tokens += iteration.output_tokens;
-        self.tell(&Event::IterationEnd(IterationEnd {
+        self.helm.tell(&Event::IterationEnd(IterationEnd {
             iteration: number,
             task,
             attempt_id: attempt,
@@ -356,7 +355,7 @@ impl Engine<'_> {
             output_tokens: iteration.output_tokens,
             turns: facts.turns,
             log: &log,
-        }))?;
+        }));
         self.report_changes(
             number,
             head_before.as_deref(),
@@ -368,7 +367,7 @@ impl Engine<'_> {
         match decision.then {
             Then::GoOn => Ok(None),
             Then::Wait { trouble, until } => {
-                Ok(self.wait_for_the_api(&trouble, until)?.map(RunEnd::from))
+                Ok(self.helm.wait_for_the_api(&trouble, until).map(RunEnd::from))
             }
             Then::End(end) => Ok(Some(end)),
         }
@@ -387,7 +386,7 @@ impl Engine<'_> {
             session,
             ..Ending::new(decision.outcome, self.plan.max_retries)
         };
-        self.store.finish(claim, &ending, self.clock.now())
+        self.store.finish(claim, &ending, self.helm.clock.now())
     }
 
     /// Keeps what an attempt without success has not committed.
@@ -412,9 +411,10 @@ impl Engine<'_> {
             _ => crate::event::Diff::default(),
         };
         self.totals.add(diff);
-        let pushed = self.plan.auto_push && after.is_some() && before != after && self.push()?;
+        let pushed =
+            self.plan.auto_push && after.is_some() && before != after && self.helm.push()?;
         if self.plan.git_stats || salvage.is_some() || pushed {
-            self.tell(&Event::Stats(Stats { iteration, head: after, diff, salvage, pushed }))?;
+            self.helm.tell(&Event::Stats(Stats { iteration, head: after, diff, salvage, pushed }));
         }
         Ok(())
     }
@@ -426,17 +426,16 @@ impl Engine<'_> {
         let counts = self.store.counts(&self.plan.target)?;
         if counts.done < counts.total {
             let left = counts.total - counts.done;
-            self.warn(&format!(
-                "the agent said COMPLETE, but {left} tasks are not done; going on"
-            ))?;
+            self.helm
+                .warn(&format!("the agent said COMPLETE, but {left} tasks are not done; going on"));
         }
         Ok(())
     }
 
     fn tell_start(&mut self, iteration: &Iteration, title: &str, hinted: bool) -> Result<()> {
         let counts = self.store.counts(&self.plan.target)?;
-        let (elapsed, cost_usd) = (self.clock.elapsed(), self.used.cost);
-        self.tell(&Event::IterationStart(IterationStart {
+        let (elapsed, cost_usd) = (self.helm.clock.elapsed(), self.helm.used.cost);
+        self.helm.tell(&Event::IterationStart(IterationStart {
             iteration: iteration.number,
             task: iteration.claim.task,
             title,
@@ -449,7 +448,8 @@ impl Engine<'_> {
             elapsed_secs: elapsed.as_secs_f64(),
             cost_usd,
             log: &iteration.log,
-        }))
+        }));
+        Ok(())
     }
 
     /// How an agent is told to work.

@@ -5,6 +5,7 @@ mod clock;
 mod command;
 mod git;
 mod heartbeat;
+mod helm;
 mod iteration;
 mod judge;
 mod limits;
@@ -21,22 +22,18 @@ mod verify;
 
 use std::collections::HashSet;
 use std::fmt;
-use std::io::{self, Write};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::agent::{self, Invocation, Listener, Mailbox, Report, Scratch, Trouble};
+use crate::agent::{Mailbox, Scratch, Trouble};
 use crate::dag::{AttemptId, FeatureId, Outcome, RunId, TaskId};
-use crate::event::{Activity, Event, Idle, LimitWait, Problem, Progress, Stamped, Start, View};
+use crate::event::{Activity, Event, Idle, Progress, Start, View};
 use crate::store::{NewRun, RunTotals, Store, Surroundings, Target};
-use crate::time::Timestamp;
 use git::Git;
 use heartbeat::Heartbeat;
+use helm::{Break, Helm};
 use model::Record;
-use relay::Relay;
-use stop::Used;
 
 pub use clock::Clock;
 pub use lock::{Holder, TreeHeld, TreeLock};
@@ -47,14 +44,10 @@ pub use signals::forward_signals;
 pub use stop::{Bounds, Reached};
 pub use totals::Totals;
 
-/// How often it is looked whether a pause or a wait is over.
-const LOOK: Duration = Duration::from_millis(250);
 /// How often it is looked whether others have made something ready.
 const IDLE: Duration = Duration::from_secs(1);
 /// How many attempts are looked at for one that crashed.
 const RECENT: u32 = 20;
-/// How long a push may take.
-const PUSH: Duration = Duration::from_secs(120);
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,23 +111,12 @@ impl fmt::Display for RunEnd {
     }
 }
 
-/// Why a wait was broken off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Break {
-    Interrupted,
-    OutOfTime,
-}
-
 /// A run.
-pub struct Engine<'a> {
+struct Engine<'a> {
     plan: &'a Plan,
     store: Store,
-    mailbox: &'a Mailbox,
-    clock: &'a Clock,
-    view: &'a mut dyn View,
+    helm: Helm<'a>,
     git: Option<Git>,
-    run: RunId,
-    used: Used,
     record: Record,
     /// Refusals of the API in a row.
     refusals: u32,
@@ -142,10 +124,6 @@ pub struct Engine<'a> {
     head: Option<String>,
     features: HashSet<FeatureId>,
     totals: Totals,
-    /// Why nobody listens any more.
-    broken: Option<io::Error>,
-    /// The links that were warned of.
-    links: HashSet<PathBuf>,
 }
 
 /// What came of a run.
@@ -189,29 +167,27 @@ pub fn run(
     lock.sign(run, now);
     Scratch::sweep(&plan.places.temporary);
     let _heartbeat = Heartbeat::start(store.path(), run);
-    let git = Git::find(&plan.places.root);
-    let mut engine = Engine {
-        plan,
-        store,
-        mailbox,
-        clock,
-        view,
-        git,
-        run,
-        used: Used::default(),
-        record: Record::default(),
-        refusals: 0,
-        head: None,
-        features: HashSet::new(),
-        totals: Totals::default(),
-        broken: None,
-        links: HashSet::new(),
-    };
+    let helm = Helm::new(&plan.agent, &plan.places, plan.bounds, mailbox, clock, view, run);
+    let mut engine = Engine::new(store, plan, helm);
     let end = engine.go();
     engine.close(end)
 }
 
-impl Engine<'_> {
+impl<'a> Engine<'a> {
+    fn new(store: Store, plan: &'a Plan, helm: Helm<'a>) -> Engine<'a> {
+        Engine {
+            plan,
+            store,
+            helm,
+            git: Git::find(&plan.places.root),
+            record: Record::default(),
+            refusals: 0,
+            head: None,
+            features: HashSet::new(),
+            totals: Totals::default(),
+        }
+    }
+
     fn go(&mut self) -> Result<RunEnd> {
         self.salvage_of_a_crash()?;
         self.head = self.look_at_head();
@@ -220,8 +196,8 @@ impl Engine<'_> {
             if let Some(end) = self.held_back()? {
                 return Ok(end);
             }
-            let now = self.clock.now();
-            let end = match self.store.claim_next(self.run, &self.plan.target, now)? {
+            let now = self.helm.clock.now();
+            let end = match self.store.claim_next(self.helm.run, &self.plan.target, now)? {
                 Some(claim) => self.iterate(claim)?,
                 None => self.nothing_to_claim()?,
             };
@@ -233,69 +209,36 @@ impl Engine<'_> {
 
     /// What ends the run before another iteration, or holds it for a while.
     fn held_back(&mut self) -> Result<Option<RunEnd>> {
-        if self.broken.is_some() {
+        if self.helm.is_unheard() {
             return Ok(Some(RunEnd::Unheard));
         }
-        if self.clock.wait(self.mailbox, Duration::ZERO).is_some() {
+        if self.helm.is_asked_to_stop() {
             return Ok(Some(RunEnd::Interrupted));
         }
-        if let Some(reason) = self.pause()? {
+        if let Some(reason) = self.helm.pause() {
             return Ok(Some(reason.into()));
         }
-        let Some(reached) = self.plan.bounds.reached(&self.used()) else { return Ok(None) };
+        let Some(reached) = self.plan.bounds.reached(&self.helm.used()) else { return Ok(None) };
         // Whoever reaches the bound and the goal together has reached the goal.
         let counts = self.store.counts(&self.plan.target)?;
         let is_done = counts.total > 0 && counts.done == counts.total;
         Ok(Some(if is_done { RunEnd::Done } else { RunEnd::Limit(reached) }))
     }
 
-    /// Waits while a person holds the run.
-    fn pause(&mut self) -> Result<Option<Break>> {
-        if !self.plan.places.pause.exists() {
-            return Ok(None);
-        }
-        self.tell(&Event::Pause)?;
-        while self.plan.places.pause.exists() {
-            if let Some(reason) = self.wait(LOOK, &Activity::Paused)? {
-                return Ok(Some(reason));
-            }
-        }
-        self.tell(&Event::Resume)?;
-        Ok(None)
-    }
-
-    /// Waits until the API may be asked again.
-    fn wait_for_the_api(&mut self, trouble: &Trouble, until: Timestamp) -> Result<Option<Break>> {
-        let reason = trouble.to_string();
-        let seconds = until.since(self.clock.now()).as_secs_f64().ceil() as u64;
-        self.tell(&Event::LimitWait(LimitWait { reason: &reason, until, seconds }))?;
-        loop {
-            // By the clock on the wall: a machine may sleep in between.
-            let left = until.since(self.clock.now());
-            if left.is_zero() {
-                return Ok(None);
-            }
-            let activity = Activity::Waiting { until };
-            if let Some(reason) = self.wait(left.min(IDLE), &activity)? {
-                return Ok(Some(reason));
-            }
-        }
-    }
-
     /// What to do when nothing can be claimed: wait for others, or end.
     fn nothing_to_claim(&mut self) -> Result<Option<RunEnd>> {
-        let now = self.clock.now();
+        let now = self.helm.clock.now();
         let (until, reason) = match outlook::outlook(&self.store, &self.plan.target, now)? {
             outlook::Outlook::End(end) => return Ok(Some(end)),
             outlook::Outlook::Wait { until, reason } => (until, reason),
         };
-        self.tell(&Event::Idle(Idle { reason, until }))?;
+        self.helm.tell(&Event::Idle(Idle { reason, until }));
         loop {
-            if let Some(reason) = self.wait(IDLE, &Activity::Idle)? {
+            if let Some(reason) = self.helm.wait(IDLE, &Activity::Idle) {
                 return Ok(Some(reason.into()));
             }
-            let now = self.clock.now();
-            crate::engine::outlook::take_back(&mut self.store, now)?;
+            let now = self.helm.clock.now();
+            outlook::take_back(&mut self.store, now)?;
             let is_due = until.is_some_and(|until| until <= now);
             if is_due || self.store.peek_next(&self.plan.target)?.is_some() {
                 return Ok(None);
@@ -307,97 +250,6 @@ impl Engine<'_> {
         }
     }
 
-    /// Waits, and tells everybody that the time goes on.
-    fn wait(&mut self, time: Duration, activity: &Activity) -> Result<Option<Break>> {
-        let shown = self.view.tick(self.clock.now(), activity);
-        self.note(shown);
-        if self.broken.is_some() {
-            return Ok(Some(Break::Interrupted));
-        }
-        let time = self.time_left().map_or(time, |left| left.min(time));
-        if self.clock.wait(self.mailbox, time).is_some() {
-            return Ok(Some(Break::Interrupted));
-        }
-        Ok(self.is_out_of_time().then_some(Break::OutOfTime))
-    }
-
-    fn used(&self) -> Used {
-        Used { time: self.clock.elapsed(), ..self.used }
-    }
-
-    fn time_left(&self) -> Option<Duration> {
-        self.plan.bounds.time_left(&self.used())
-    }
-
-    fn cost_left(&self) -> Option<f64> {
-        self.plan.bounds.cost_left(&self.used)
-    }
-
-    fn is_out_of_time(&self) -> bool {
-        self.time_left().is_some_and(|left| left.is_zero())
-    }
-
-    /// Runs a session in its sandbox; one that verifies may not write into the project.
-    fn converse(
-        &mut self,
-        invocation: Invocation,
-        log: &mut dyn Write,
-        activity: Activity,
-    ) -> Result<Report> {
-        let looking_only = activity == Activity::Verifying;
-        let held = self.plan.agent.cage.hold(invocation, looking_only)?;
-        for link in &held.links {
-            if self.links.insert(link.clone()) {
-                self.warn(&format!(
-                    "`{}` is a symbolic link, which the sandbox can't protect",
-                    link.display()
-                ))?;
-            }
-        }
-        let limits = self.plan.limits(self.time_left());
-        let mailbox = self.mailbox;
-        self.listening(activity, |listener| {
-            agent::converse(&held.invocation, limits, mailbox, log, listener)
-        })
-    }
-
-    /// Runs something that a view listens to.
-    fn listening<T>(
-        &mut self,
-        activity: Activity,
-        run: impl FnOnce(&mut dyn Listener) -> Result<T>,
-    ) -> Result<T> {
-        let mut relay = Relay {
-            view: &mut *self.view,
-            clock: self.clock,
-            run: self.run,
-            iteration: self.used.iterations,
-            activity,
-            mailbox: self.mailbox.sender(),
-            broken: self.broken.take(),
-        };
-        let result = run(&mut relay);
-        self.broken = relay.broken;
-        result
-    }
-
-    /// Tells everybody that something happened. That nobody listens ends the run, but not at once.
-    fn tell(&mut self, event: &Event<'_>) -> Result<()> {
-        let shown = self.view.event(&Stamped { ts: self.clock.now(), run: self.run, event });
-        self.note(shown);
-        Ok(())
-    }
-
-    fn note(&mut self, shown: io::Result<()>) {
-        if let Err(error) = shown {
-            self.broken.get_or_insert(error);
-        }
-    }
-
-    fn warn(&mut self, message: &str) -> Result<()> {
-        self.tell(&Event::Error(Problem { message, fatal: false }))
-    }
-
     fn tell_beginning(&mut self) -> Result<()> {
         let counts = self.store.counts(&self.plan.target)?;
         let project = self.plan.places.root.to_string_lossy().into_owned();
@@ -406,7 +258,7 @@ impl Engine<'_> {
             Target::Feature(name) => Some(name.as_str()),
             Target::Task(id) => Some(id.as_str()),
         };
-        self.tell(&Event::Start(Start {
+        self.helm.tell(&Event::Start(Start {
             version: env!("CARGO_PKG_VERSION"),
             project: &project,
             target,
@@ -416,12 +268,14 @@ impl Engine<'_> {
             max_seconds: self.plan.bounds.time.map(|time| time.as_secs()),
             max_cost_usd: self.plan.bounds.cost,
             sandbox: &self.plan.agent.cage.choice.message,
-        }))
+        }));
+        Ok(())
     }
 
     fn tell_progress(&mut self) -> Result<()> {
         let progress = self.progress()?;
-        self.tell(&Event::Progress(progress))
+        self.helm.tell(&Event::Progress(progress));
+        Ok(())
     }
 
     fn progress(&self) -> Result<Progress> {
@@ -438,7 +292,7 @@ impl Engine<'_> {
     fn mark_running(&mut self, surroundings: &Surroundings) -> Result<()> {
         match &surroundings.feature {
             Some(feature) if self.features.insert(feature.id) => {
-                self.store.refresh_feature(feature.id, true, self.clock.now())
+                self.store.refresh_feature(feature.id, true, self.helm.clock.now())
             }
             _ => Ok(()),
         }
@@ -450,28 +304,6 @@ impl Engine<'_> {
             self.head = self.git.as_ref().and_then(Git::head);
         }
         self.head.clone()
-    }
-
-    /// Pushes what was committed; whether it worked is a remark and no error.
-    fn push(&mut self) -> Result<bool> {
-        let (root, path) = (self.plan.places.root.clone(), self.plan.agent.path.clone());
-        let mailbox = self.mailbox;
-        let ended = self.listening(Activity::Working, |listener| {
-            command::run("git push --quiet", &root, &path, Some(PUSH), mailbox, listener)
-        })?;
-        match ended {
-            command::Ended::Well => Ok(true),
-            command::Ended::Interrupted => {
-                // It was meant for the run, not for the push.
-                let request = crate::agent::Input::Request(crate::agent::Request::Interrupt);
-                let _ = self.mailbox.sender().try_send(request);
-                Ok(false)
-            }
-            command::Ended::Badly { how, tail } => {
-                self.warn(&format!("`git push` {how}: {tail}"))?;
-                Ok(false)
-            }
-        }
     }
 
     /// What a run that was killed has left in the working tree is kept before anybody changes it.
@@ -490,25 +322,25 @@ impl Engine<'_> {
 
     /// Records how the run ended, whatever ended it.
     fn close(mut self, end: Result<RunEnd>) -> Result<Finished> {
-        let now = self.clock.now();
+        let now = self.helm.clock.now();
         let outcome = end.as_ref().map_or("error", RunEnd::name).to_owned();
-        let outcome = if self.broken.is_some() { "unheard".to_owned() } else { outcome };
-        let (iterations, cost_usd) = (self.used.iterations, self.used.cost);
-        self.store.end_run(self.run, &RunTotals { outcome, iterations, cost_usd }, now)?;
+        let outcome = if self.helm.is_unheard() { "unheard".to_owned() } else { outcome };
+        let (iterations, cost_usd) = (self.helm.used.iterations, self.helm.used.cost);
+        self.store.end_run(self.helm.run, &RunTotals { outcome, iterations, cost_usd }, now)?;
         for feature in std::mem::take(&mut self.features) {
             self.store.refresh_feature(feature, false, now)?;
         }
         let end = end?;
-        let end = if self.broken.is_some() { RunEnd::Unheard } else { end };
+        let end = if self.helm.is_unheard() { RunEnd::Unheard } else { end };
         let progress = self.progress()?;
         Ok(Finished {
             end,
-            run: self.run,
+            run: self.helm.run,
             totals: self.totals,
             iterations,
             cost_usd,
             progress,
-            duration: self.clock.elapsed(),
+            duration: self.helm.clock.elapsed(),
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::model::Strategy;
 use super::stop::Bounds;
@@ -89,6 +89,15 @@ impl AgentPlan {
     pub(super) fn permission(&self) -> Permission {
         self.cage.permission(&self.allowed_tools)
     }
+
+    /// What a session may take that has this much time.
+    pub(super) fn limits(&self, time_left: Option<Duration>) -> Limits {
+        Limits {
+            silence: self.silence,
+            exit_grace: self.exit_grace,
+            deadline: time_left.map(|left| Instant::now() + left),
+        }
+    }
 }
 
 impl Plan {
@@ -111,15 +120,6 @@ impl Plan {
             attempt: Some(attempt),
             background_tasks: self.agent.background_tasks,
             budget_usd: None,
-        }
-    }
-
-    /// What a session may take that has this much time.
-    pub(super) fn limits(&self, time_left: Option<Duration>) -> Limits {
-        Limits {
-            silence: self.agent.silence,
-            exit_grace: self.agent.exit_grace,
-            deadline: time_left.map(|left| std::time::Instant::now() + left),
         }
     }
 }

@@ -6,11 +6,9 @@ use anyhow::Result;
 
 use super::Engine;
 use super::clock::Clock;
-use super::git::Git;
-use super::model::{Choice, Record};
+use super::helm::Helm;
+use super::model::Choice;
 use super::plan::Plan;
-use super::stop::Used;
-use super::totals::Totals;
 use crate::agent::{AttemptContext, Invocation, Mailbox};
 use crate::dag::{RunId, TaskId};
 use crate::event::{Stamped, View};
@@ -38,23 +36,9 @@ pub fn preview(store: Store, plan: &Plan, clock: &Clock) -> Result<Option<Previe
     let Some(task) = store.peek_next(&plan.target)? else { return Ok(None) };
     let around = store.surroundings(task)?;
     let (mailbox, mut nobody) = (Mailbox::new(), Nobody);
-    let engine = Engine {
-        plan,
-        store,
-        mailbox: &mailbox,
-        clock,
-        view: &mut nobody,
-        git: Git::find(&plan.places.root),
-        run: RunId::from_bits(0),
-        used: Used::default(),
-        record: Record::default(),
-        refusals: 0,
-        head: None,
-        features: std::collections::HashSet::new(),
-        totals: Totals::default(),
-        broken: None,
-        links: std::collections::HashSet::new(),
-    };
+    let run = RunId::from_bits(0);
+    let helm = Helm::new(&plan.agent, &plan.places, plan.bounds, &mailbox, clock, &mut nobody, run);
+    let engine = Engine::new(store, plan, helm);
     let failed = super::iteration::last_failed(&around);
     let model = match plan.strategy.choose(&engine.record, failed, clock.now()) {
         Choice::Model { name, .. } => name,

@@ -3,7 +3,8 @@
 use anyhow::Result;
 
 use super::Engine;
-use super::command::{self, Ended};
+use super::command::Ended;
+use super::helm::Break;
 use super::iteration::Iteration;
 use super::limits::{Reaction, react};
 use crate::agent::{self, EndedBy, Report, Scratch, Trouble};
@@ -48,23 +49,19 @@ impl Engine<'_> {
 
     fn verify_by_command(&mut self, iteration: &Iteration, command: &str) -> Result<Checked> {
         let by = Verifier::Command(command);
-        self.tell_verify(iteration, by, VerifyStatus::Started, None, None)?;
-        let timeout = [self.plan.verify.timeout, self.time_left()].into_iter().flatten().min();
-        let (root, path) = (self.plan.places.root.clone(), self.plan.agent.path.clone());
-        let mailbox = self.mailbox;
-        let ended = self.listening(Activity::Verifying, |listener| {
-            command::run(command, &root, &path, timeout, mailbox, listener)
-        })?;
+        self.tell_verify(iteration, by, VerifyStatus::Started, None, None);
+        let timeout = [self.plan.verify.timeout, self.helm.time_left()].into_iter().flatten().min();
+        let ended = self.helm.command(command, timeout, Activity::Verifying)?;
         let (status, checked) = match ended {
             Ended::Well => (VerifyStatus::Passed, Checked::Done(Verification::Passed)),
             Ended::Interrupted => return Ok(Checked::Interrupted),
-            Ended::Badly { .. } if self.is_out_of_time() => return Ok(Checked::OutOfTime),
+            Ended::Badly { .. } if self.helm.is_out_of_time() => return Ok(Checked::OutOfTime),
             Ended::Badly { how, tail } => {
                 let reason = format!("`{command}` {how}:\n{tail}");
                 (VerifyStatus::Failed, Checked::NotDone(reason))
             }
         };
-        self.tell_verify(iteration, by, status, reason_of(&checked), None)?;
+        self.tell_verify(iteration, by, status, reason_of(&checked), None);
         Ok(checked)
     }
 
@@ -78,12 +75,12 @@ impl Engine<'_> {
                 Assessment::Checked(checked) => checked,
                 Assessment::Refused(trouble) => {
                     refusals += 1;
-                    match react(&trouble, refusals, self.clock.now()) {
+                    match react(&trouble, refusals, self.helm.clock.now()) {
                         Reaction::Wait { until } | Reaction::Cap { until, .. } => {
-                            match self.wait_for_the_api(&trouble, until)? {
+                            match self.helm.wait_for_the_api(&trouble, until) {
                                 None => continue,
-                                Some(super::Break::Interrupted) => Checked::Interrupted,
-                                Some(super::Break::OutOfTime) => Checked::OutOfTime,
+                                Some(Break::Interrupted) => Checked::Interrupted,
+                                Some(Break::OutOfTime) => Checked::OutOfTime,
                             }
                         }
                         Reaction::GiveUp => Checked::GiveUp(trouble),
@@ -104,7 +101,7 @@ impl Engine<'_> {
                 status,
                 reason_of(&checked),
                 log.as_deref(),
-            )?;
+            );
             return Ok(checked);
         }
     }
@@ -129,16 +126,15 @@ impl Engine<'_> {
             &iteration.model,
             iteration.context(),
         );
-        session.budget_usd = self.cost_left();
+        session.budget_usd = self.helm.cost_left();
         let invocation = session.verify(message);
         let name = format!("{}-verify", iteration.claim.attempt);
         let (path, mut log) = agent::log::create(&self.plan.places.logs, &name, Timestamp::now())?;
         let path = path.to_string_lossy().into_owned();
         iteration.verify_log = Some(path.clone());
-        self.tell_verify(iteration, Verifier::Agent, VerifyStatus::Started, None, Some(&path))?;
-        let report = self.converse(invocation, &mut log, Activity::Verifying)?;
+        self.tell_verify(iteration, Verifier::Agent, VerifyStatus::Started, None, Some(&path));
+        let report = self.helm.converse(invocation, &mut log, Activity::Verifying)?;
         iteration.add_cost(&report.facts);
-        self.used.cost += report.facts.cost_usd;
         Ok(report)
     }
 
@@ -149,9 +145,9 @@ impl Engine<'_> {
         status: VerifyStatus,
         reason: Option<&str>,
         log: Option<&str>,
-    ) -> Result<()> {
+    ) {
         let (number, task) = (iteration.number, iteration.claim.task);
-        self.tell(&Event::Verify(Verify { iteration: number, task, by, status, reason, log }))
+        self.helm.tell(&Event::Verify(Verify { iteration: number, task, by, status, reason, log }));
     }
 }
 

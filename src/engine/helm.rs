@@ -1,0 +1,231 @@
+//! Where a run is steered from: everything that is asked of it arrives here, everything it tells goes
+//! out from here, and it knows what may still be used up.
+
+use std::collections::HashSet;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::clock::Clock;
+use super::command;
+use super::plan::{AgentPlan, Places};
+use super::relay::Relay;
+use super::stop::{Bounds, Used};
+use crate::agent::{self, Input, Invocation, Listener, Mailbox, Report, Request, Trouble};
+use crate::dag::RunId;
+use crate::event::{Activity, Event, LimitWait, Problem, Stamped, View};
+use crate::time::Timestamp;
+
+/// How often it is looked whether a pause is over.
+const LOOK: Duration = Duration::from_millis(250);
+/// How often the time that is left is told.
+const TICK: Duration = Duration::from_secs(1);
+/// How long a push may take.
+const PUSH: Duration = Duration::from_secs(120);
+
+/// Why a wait was broken off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Break {
+    Interrupted,
+    OutOfTime,
+}
+
+/// What steers a run.
+pub(super) struct Helm<'a> {
+    pub(super) agent: &'a AgentPlan,
+    pub(super) places: &'a Places,
+    pub(super) bounds: Bounds,
+    pub(super) mailbox: &'a Mailbox,
+    pub(super) clock: &'a Clock,
+    pub(super) view: &'a mut dyn View,
+    pub(super) run: RunId,
+    /// But for the time, which the clock knows.
+    pub(super) used: Used,
+    /// Why nobody listens any more.
+    broken: Option<io::Error>,
+    /// The links that were warned of.
+    links: HashSet<PathBuf>,
+}
+
+impl<'a> Helm<'a> {
+    pub(super) fn new(
+        agent: &'a AgentPlan,
+        places: &'a Places,
+        bounds: Bounds,
+        mailbox: &'a Mailbox,
+        clock: &'a Clock,
+        view: &'a mut dyn View,
+        run: RunId,
+    ) -> Helm<'a> {
+        let (used, links) = (Used::default(), HashSet::new());
+        Helm { agent, places, bounds, mailbox, clock, view, run, used, broken: None, links }
+    }
+
+    /// Tells everybody that something happened. That nobody listens ends the run, but not at once.
+    pub(super) fn tell(&mut self, event: &Event<'_>) {
+        let shown = self.view.event(&Stamped { ts: self.clock.now(), run: self.run, event });
+        self.note(shown);
+    }
+
+    /// Tells everybody that something is wrong, and that it goes on.
+    pub(super) fn warn(&mut self, message: &str) {
+        self.tell(&Event::Error(Problem { message, fatal: false }));
+    }
+
+    pub(super) fn is_unheard(&self) -> bool {
+        self.broken.is_some()
+    }
+
+    fn note(&mut self, shown: io::Result<()>) {
+        if let Err(error) = shown {
+            self.broken.get_or_insert(error);
+        }
+    }
+
+    /// Whether somebody has asked for an end.
+    pub(super) fn is_asked_to_stop(&self) -> bool {
+        self.mailbox.wait(Duration::ZERO).is_some()
+    }
+
+    /// Waits, and tells everybody that the time goes on.
+    pub(super) fn wait(&mut self, time: Duration, activity: &Activity) -> Option<Break> {
+        let shown = self.view.tick(self.clock.now(), activity);
+        self.note(shown);
+        if self.broken.is_some() {
+            return Some(Break::Interrupted);
+        }
+        let time = self.time_left().map_or(time, |left| left.min(time));
+        if self.clock.wait(self.mailbox, time).is_some() {
+            return Some(Break::Interrupted);
+        }
+        self.is_out_of_time().then_some(Break::OutOfTime)
+    }
+
+    /// Waits while a person holds the run.
+    pub(super) fn pause(&mut self) -> Option<Break> {
+        if !self.places.pause.exists() {
+            return None;
+        }
+        self.tell(&Event::Pause);
+        while self.places.pause.exists() {
+            let broken_off = self.wait(LOOK, &Activity::Paused);
+            if broken_off.is_some() {
+                return broken_off;
+            }
+        }
+        self.tell(&Event::Resume);
+        None
+    }
+
+    /// Waits until the API may be asked again.
+    pub(super) fn wait_for_the_api(
+        &mut self,
+        trouble: &Trouble,
+        until: Timestamp,
+    ) -> Option<Break> {
+        let reason = trouble.to_string();
+        let seconds = until.since(self.clock.now()).as_secs_f64().ceil() as u64;
+        self.tell(&Event::LimitWait(LimitWait { reason: &reason, until, seconds }));
+        loop {
+            // By the clock on the wall: a machine may sleep in between.
+            let left = until.since(self.clock.now());
+            if left.is_zero() {
+                return None;
+            }
+            let broken_off = self.wait(left.min(TICK), &Activity::Waiting { until });
+            if broken_off.is_some() {
+                return broken_off;
+            }
+        }
+    }
+
+    pub(super) fn used(&self) -> Used {
+        Used { time: self.clock.elapsed(), ..self.used }
+    }
+
+    pub(super) fn time_left(&self) -> Option<Duration> {
+        self.bounds.time_left(&self.used())
+    }
+
+    pub(super) fn cost_left(&self) -> Option<f64> {
+        self.bounds.cost_left(&self.used)
+    }
+
+    pub(super) fn is_out_of_time(&self) -> bool {
+        self.time_left().is_some_and(|left| left.is_zero())
+    }
+
+    /// Runs a session in its sandbox; one that verifies may not write into the project.
+    pub(super) fn converse(
+        &mut self,
+        invocation: Invocation,
+        log: &mut dyn Write,
+        activity: Activity,
+    ) -> Result<Report> {
+        let held = self.agent.cage.hold(invocation, activity == Activity::Verifying)?;
+        for link in &held.links {
+            if self.links.insert(link.clone()) {
+                let link = link.display();
+                self.warn(&format!("`{link}` is a symbolic link, which the sandbox can't protect"));
+            }
+        }
+        let (limits, mailbox) = (self.agent.limits(self.time_left()), self.mailbox);
+        let report = self.listening(activity, |listener| {
+            agent::converse(&held.invocation, limits, mailbox, log, listener)
+        })?;
+        self.used.cost += report.facts.cost_usd;
+        Ok(report)
+    }
+
+    /// Runs a shell command in the project.
+    pub(super) fn command(
+        &mut self,
+        command: &str,
+        timeout: Option<Duration>,
+        activity: Activity,
+    ) -> Result<command::Ended> {
+        let (root, path, mailbox) = (&self.places.root, &self.agent.path, self.mailbox);
+        self.listening(activity, |listener| {
+            command::run(command, root, path, timeout, mailbox, listener)
+        })
+    }
+
+    /// Pushes what was committed; that it did not work is a remark and no error.
+    pub(super) fn push(&mut self) -> Result<bool> {
+        match self.command("git push --quiet", Some(PUSH), Activity::Working)? {
+            command::Ended::Well => Ok(true),
+            command::Ended::Interrupted => {
+                // It was meant for the run, not for the push.
+                let request = Input::Request(Request::Interrupt);
+                let _ = self.mailbox.sender().try_send(request);
+                Ok(false)
+            }
+            command::Ended::Badly { how, tail } => {
+                self.warn(&format!("`git push` {how}: {tail}"));
+                Ok(false)
+            }
+        }
+    }
+
+    /// Runs something that a view listens to.
+    fn listening<T>(
+        &mut self,
+        activity: Activity,
+        run: impl FnOnce(&mut dyn Listener) -> Result<T>,
+    ) -> Result<T> {
+        let mut relay = Relay {
+            view: &mut *self.view,
+            clock: self.clock,
+            run: self.run,
+            iteration: self.used.iterations,
+            activity,
+            mailbox: self.mailbox.sender(),
+            broken: self.broken.take(),
+        };
+        let result = run(&mut relay);
+        self.broken = relay.broken;
+        result
+    }
+}
