@@ -62,6 +62,11 @@ impl Project {
         Ok((Project { root: root.to_owned() }, made))
     }
 
+    /// A directory that is none, to be treated like one.
+    pub fn at(root: &Path) -> Project {
+        Project { root: root.to_owned() }
+    }
+
     /// The top of it.
     pub fn root(&self) -> &Path {
         &self.root

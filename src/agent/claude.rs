@@ -35,18 +35,20 @@ pub struct Session {
     pub program: OsString,
     /// Where it runs.
     pub directory: PathBuf,
-    /// A file with what the agent is told about its work.
-    pub system_prompt: PathBuf,
+    /// A file with what the agent is told about its work besides the prompt.
+    pub system_prompt: Option<PathBuf>,
     /// The directory with the files of this session, which is removed with it.
     pub scratch: Option<PathBuf>,
     /// The model, if not the agent's own choice.
     pub model: Option<String>,
     /// Its `PATH`, with the directory of this ralph first.
     pub path: OsString,
-    /// The database that a `ralph` inside the session works on.
-    pub database: PathBuf,
+    /// The database that a `ralph` inside the session works on, where there is one.
+    pub database: Option<PathBuf>,
     /// Which attempt this is, where it is one.
     pub attempt: Option<AttemptContext>,
+    /// The iteration of the run, where it is one.
+    pub iteration: Option<u32>,
     /// Whether it may go on in the background after its answer.
     pub background_tasks: bool,
     /// What it may cost, in USD.
@@ -60,8 +62,6 @@ pub struct AttemptContext {
     pub task: String,
     /// The attempt.
     pub attempt: String,
-    /// The iteration of the run.
-    pub iteration: u32,
 }
 
 /// What an unattended agent may do without asking.
@@ -71,6 +71,19 @@ pub enum Permission {
     Everything,
     /// These tools.
     Tools(Vec<String>),
+}
+
+impl Permission {
+    fn grant(&self, invocation: &mut Invocation) {
+        match self {
+            Permission::Everything => {
+                invocation.arguments.push("--dangerously-skip-permissions".into());
+            }
+            Permission::Tools(tools) => {
+                invocation.arguments.extend(["--allowed-tools".into(), tools.join(",").into()]);
+            }
+        }
+    }
 }
 
 /// The `PATH` of a session: the directory of this ralph comes first, so that `ralph` inside it is this
@@ -83,9 +96,19 @@ pub fn session_path(own_directory: &Path, path: &OsStr) -> OsString {
 }
 
 impl Session {
-    /// A conversation with the person at the terminal, opened by the agent.
+    /// A conversation with the person at the terminal, opened by the agent, which asks before it does
+    /// something.
     pub fn interview(&self, opening: &str) -> Invocation {
         let mut invocation = self.invocation();
+        // A message that looks like an option would be one.
+        invocation.arguments.extend(["--".into(), opening.into()]);
+        invocation
+    }
+
+    /// Work that the person at the terminal can talk about with the agent.
+    pub fn conversation(&self, opening: &str, permission: &Permission) -> Invocation {
+        let mut invocation = self.invocation();
+        permission.grant(&mut invocation);
         // A message that looks like an option would be one.
         invocation.arguments.extend(["--".into(), opening.into()]);
         invocation
@@ -127,14 +150,7 @@ impl Session {
             ]
             .map(OsString::from),
         );
-        match permission {
-            Permission::Everything => {
-                invocation.arguments.push("--dangerously-skip-permissions".into());
-            }
-            Permission::Tools(tools) => {
-                invocation.arguments.extend(["--allowed-tools".into(), tools.join(",").into()]);
-            }
-        }
+        permission.grant(&mut invocation);
         if let Some(budget) = self.budget_usd {
             invocation.arguments.extend(["--max-budget-usd".into(), format!("{budget:.4}").into()]);
         }
@@ -146,10 +162,12 @@ impl Session {
     }
 
     fn invocation(&self) -> Invocation {
-        let mut arguments: Vec<OsString> =
-            vec!["--append-system-prompt-file".into(), self.system_prompt.clone().into()];
-        let mut variables =
-            vec![("PATH", self.path.clone()), ("RALPH_DB", self.database.clone().into_os_string())];
+        let mut arguments: Vec<OsString> = Vec::new();
+        if let Some(file) = &self.system_prompt {
+            arguments.extend(["--append-system-prompt-file".into(), file.into()]);
+        }
+        let mut variables = vec![("PATH", self.path.clone())];
+        variables.extend(self.database.iter().map(|it| ("RALPH_DB", it.clone().into_os_string())));
         if let Some(model) = &self.model {
             arguments.extend(["--model".into(), model.into()]);
             variables.push(("RALPH_MODEL", model.into()));
@@ -157,7 +175,9 @@ impl Session {
         if let Some(context) = &self.attempt {
             variables.push(("RALPH_TASK_ID", context.task.clone().into()));
             variables.push((ATTEMPT_VARIABLE, context.attempt.clone().into()));
-            variables.push(("RALPH_ITERATION", context.iteration.to_string().into()));
+        }
+        if let Some(iteration) = self.iteration {
+            variables.push(("RALPH_ITERATION", iteration.to_string().into()));
         }
         Invocation {
             program: self.program.clone(),
@@ -179,16 +199,13 @@ mod tests {
         Session {
             program: "claude".into(),
             directory: "/project".into(),
-            system_prompt: "/tmp/system.md".into(),
+            system_prompt: Some("/tmp/system.md".into()),
             scratch: None,
             model: Some("opus".into()),
             path: "/opt/ralph:/usr/bin".into(),
-            database: "/project/.ralph/progress.db".into(),
-            attempt: Some(AttemptContext {
-                task: "t-000001".into(),
-                attempt: "a-000001".into(),
-                iteration: 3,
-            }),
+            database: Some("/project/.ralph/progress.db".into()),
+            attempt: Some(AttemptContext { task: "t-000001".into(), attempt: "a-000001".into() }),
+            iteration: Some(3),
             background_tasks: false,
             budget_usd: None,
         }
@@ -220,7 +237,7 @@ mod tests {
 
     #[test]
     fn an_interview_leaves_everything_to_the_person_and_opens_with_a_message() {
-        let session = Session { model: None, attempt: None, ..session() };
+        let session = Session { model: None, attempt: None, iteration: None, ..session() };
         insta::assert_snapshot!(shown(&session.interview("-- start")), @"
         claude --append-system-prompt-file /tmp/system.md -- -- start
         PATH=/opt/ralph:/usr/bin
@@ -234,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_build_may_do_everything() {
-        let session = Session { attempt: None, ..session() };
+        let session = Session { attempt: None, iteration: None, ..session() };
         insta::assert_snapshot!(shown(&session.build("/tmp/prompt.md".into(), &Permission::Everything)), @"
         claude --append-system-prompt-file /tmp/system.md --model opus --print --verbose --output-format stream-json --include-partial-messages --dangerously-skip-permissions
         PATH=/opt/ralph:/usr/bin

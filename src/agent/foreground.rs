@@ -40,6 +40,8 @@ pub struct HandedBack {
     pub exit: Exit,
     /// Whether ralph was told to end while it lasted.
     pub told_to_end: bool,
+    /// Whether an interrupt reached the whole job, ralph included.
+    pub interrupted: bool,
 }
 
 /// Leaves the terminal to an agent until it has ended.
@@ -66,7 +68,7 @@ pub fn hand_over(invocation: &Invocation) -> Result<HandedBack> {
     marker.end();
     let exit = exit_of(status);
     terminal.restore(exit);
-    Ok(HandedBack { exit, told_to_end })
+    Ok(HandedBack { exit, told_to_end, interrupted: signals.interrupted() })
 }
 
 /// Supervises an agent that a person talks to.
@@ -136,6 +138,7 @@ fn end_with_parent() {
 struct Signals {
     wake: UnixStream,
     told: Arc<AtomicBool>,
+    interrupted: Arc<AtomicBool>,
 }
 
 impl Signals {
@@ -149,11 +152,16 @@ impl Signals {
         for signal in [SIGTERM, SIGHUP, SIGCHLD] {
             low_level::pipe::register(signal, waker.try_clone()?)?;
         }
+        let interrupted = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGQUIT] {
             // A handler, unlike "ignore", is not passed on to the agent.
-            flag::register(signal, Arc::new(AtomicBool::new(false)))?;
+            flag::register(signal, Arc::clone(&interrupted))?;
         }
-        Ok(Signals { wake, told })
+        Ok(Signals { wake, told, interrupted })
+    }
+
+    fn interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::SeqCst)
     }
 
     fn told_to_end(&self) -> bool {

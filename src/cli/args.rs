@@ -46,6 +46,11 @@ pub(super) enum Command {
     /// and goes on until everything is done, a limit is reached, or you stop it. Ctrl+C lets Claude
     /// clean up, twice kills it; nothing is lost either way.
     Run(Box<RunArgs>),
+    /// Run the same prompt again and again, without a DAG
+    ///
+    /// Ends when Claude makes the file .ralph-complete (at most two directories down), says the
+    /// completion promise in its final answer, or the iterations are used up (exit code 3).
+    Loop(Box<LoopArgs>),
     /// Hold runs before their next iteration
     Pause,
     /// Let held runs go on
@@ -141,6 +146,70 @@ pub(super) struct RunArgs {
     /// Push new commits after each iteration
     #[arg(long)]
     pub(super) auto_push: bool,
+    #[command(flatten)]
+    pub(super) show: ShowArgs,
+    /// Reset what failed in an earlier run without asking
+    #[arg(short, long, conflicts_with = "no_auto_reset")]
+    pub(super) yes: bool,
+    /// Do not reset what failed in an earlier run: exit with 2 instead
+    #[arg(long)]
+    pub(super) no_auto_reset: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct LoopArgs {
+    /// How many iterations
+    #[arg(default_value_t = 1)]
+    pub(super) iterations: u32,
+    /// A file with the prompt, or the words themselves; by default prompt.md
+    pub(super) prompt: Option<String>,
+    /// The words themselves, whatever they look like
+    #[arg(
+        short,
+        long = "prompt",
+        value_name = "TEXT",
+        conflicts_with = "prompt",
+        allow_hyphen_values = true
+    )]
+    pub(super) prompt_text: Option<String>,
+    /// A plan with items (- [ ]): `{plan}` in the prompt becomes its path, and all items ticked off end the loop
+    #[arg(long, value_name = "FILE")]
+    pub(super) plan: Option<PathBuf>,
+    /// Have Claude work alone and show what it does, instead of giving it the terminal
+    #[arg(short, long)]
+    pub(super) afk: bool,
+    /// A name for this loop, shown with each iteration
+    #[arg(long, value_name = "ID")]
+    pub(super) loop_id: Option<String>,
+    /// The most iterations there may be
+    #[arg(long, value_name = "N")]
+    pub(super) max_iterations: Option<u32>,
+    /// Stop after this time, such as 2h30m
+    #[arg(long, value_name = "TIME")]
+    pub(super) max_time: Option<String>,
+    /// Stop when this much is spent, in USD
+    #[arg(long, value_name = "USD")]
+    pub(super) max_cost: Option<f64>,
+    /// The model to use, by any name Claude knows; by default Claude's own choice
+    #[arg(long, value_name = "MODEL")]
+    pub(super) model: Option<String>,
+    /// Push new commits after each iteration
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(super) auto_push: Option<bool>,
+    /// The program to start instead of claude
+    #[arg(long, value_name = "PROGRAM")]
+    pub(super) command: Option<String>,
+    /// The image for the docker sandbox
+    #[arg(long, value_name = "IMAGE")]
+    pub(super) template: Option<String>,
+    #[command(flatten)]
+    pub(super) sandbox: SandboxArgs,
+    #[command(flatten)]
+    pub(super) show: ShowArgs,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ShowArgs {
     /// Never ask anything, and need no terminal
     #[arg(short = 'H', long)]
     pub(super) headless: bool,
@@ -150,12 +219,6 @@ pub(super) struct RunArgs {
     /// Put the time (UTC) before each line of text
     #[arg(long)]
     pub(super) timestamps: bool,
-    /// Reset what failed in an earlier run without asking
-    #[arg(short, long, conflicts_with = "no_auto_reset")]
-    pub(super) yes: bool,
-    /// Do not reset what failed in an earlier run: exit with 2 instead
-    #[arg(long)]
-    pub(super) no_auto_reset: bool,
 }
 
 #[derive(Debug, Args)]

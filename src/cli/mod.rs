@@ -5,6 +5,7 @@ mod commands;
 mod exit;
 mod keyboard;
 mod notify;
+mod running;
 mod session;
 mod setup;
 

@@ -90,7 +90,8 @@ impl View for Notifying<'_> {
             }
             Event::IterationEnd(end) if end.outcome == Outcome::Blocked => {
                 let question = end.reason.unwrap_or_default();
-                self.notifier.notify("blocked", &format!("{} asks: {question}", end.task));
+                let task = end.task.map_or(String::new(), |task| task.to_string());
+                self.notifier.notify("blocked", &format!("{task} asks: {question}"));
             }
             _ => {}
         }

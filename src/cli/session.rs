@@ -34,12 +34,13 @@ impl Conversation {
         let session = Session {
             program: settings.agent.command.clone().into(),
             directory: setup.project()?.root().to_owned(),
-            system_prompt: scratch.write("system.md", system)?,
+            system_prompt: Some(scratch.write("system.md", system)?),
             scratch: Some(scratch.path().to_owned()),
             model,
             path: setup.session_path()?,
-            database: absolute(&setup.database_path()?)?,
+            database: Some(absolute(&setup.database_path()?)?),
             attempt: None,
+            iteration: None,
             background_tasks: settings.agent.background_tasks,
             budget_usd: None,
         };
@@ -84,7 +85,7 @@ impl Conversation {
 
     fn watch(&self, invocation: &Invocation, setup: &Setup, out: &mut dyn Write) -> Result<Report> {
         let mailbox = Mailbox::new();
-        forward_signals(&mailbox, || {})?;
+        forward_signals(&mailbox, true, || {})?;
         let limits = agent::Limits {
             silence: self.settings.agent.silence_timeout,
             exit_grace: self.settings.agent.exit_grace,

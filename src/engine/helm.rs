@@ -13,6 +13,7 @@ use super::command;
 use super::plan::{AgentPlan, Places};
 use super::relay::Relay;
 use super::stop::{Bounds, Used};
+use crate::agent::sandbox::Stance;
 use crate::agent::{self, Input, Invocation, Listener, Mailbox, Report, Request, Trouble};
 use crate::dag::RunId;
 use crate::event::{Activity, Event, LimitWait, Problem, Stamped, View};
@@ -164,7 +165,11 @@ impl<'a> Helm<'a> {
         log: &mut dyn Write,
         activity: Activity,
     ) -> Result<Report> {
-        let held = self.agent.cage.hold(invocation, activity == Activity::Verifying)?;
+        let stance = match activity {
+            Activity::Verifying => Stance::OnlyLooking,
+            _ => Stance::Working,
+        };
+        let held = self.agent.cage.hold(invocation, stance)?;
         for link in &held.links {
             if self.links.insert(link.clone()) {
                 let link = link.display();

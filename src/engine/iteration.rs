@@ -8,7 +8,7 @@ use super::judge::{Judgement, Verdict, judge};
 use super::limits::{Reaction, react};
 use super::model::Choice;
 use super::verify::Checked;
-use super::{Break, Engine, RunEnd};
+use super::{Engine, RunEnd};
 use crate::agent::{self, AttemptContext, Exit, Facts, Report, Scratch, Trouble};
 use crate::dag::{Outcome, Status, TaskId, Verification};
 use crate::event::{Activity, Event, IterationEnd, IterationStart, Stats};
@@ -42,7 +42,6 @@ impl Iteration {
         AttemptContext {
             task: self.claim.task.to_string(),
             attempt: self.claim.attempt.to_string(),
-            iteration: self.number,
         }
     }
 
@@ -161,6 +160,7 @@ impl Engine<'_> {
             scratch.path().to_owned(),
             &iteration.model,
             iteration.context(),
+            iteration.number,
         );
         session.budget_usd = self.helm.cost_left();
         let invocation = session.work(message, &self.plan.agent.permission());
@@ -343,11 +343,11 @@ impl Engine<'_> {
         self.totals.output_tokens += iteration.output_tokens;
         self.helm.tell(&Event::IterationEnd(IterationEnd {
             iteration: number,
-            task,
-            attempt_id: attempt,
+            task: Some(task),
+            attempt_id: Some(attempt),
             outcome: decision.outcome,
             reason,
-            status,
+            status: Some(status),
             model: &model,
             duration_secs,
             cost_usd,
@@ -437,10 +437,10 @@ impl Engine<'_> {
         let (elapsed, cost_usd) = (self.helm.clock.elapsed(), self.helm.used.cost);
         self.helm.tell(&Event::IterationStart(IterationStart {
             iteration: iteration.number,
-            task: iteration.claim.task,
+            task: Some(iteration.claim.task),
             title,
             attempt: iteration.claim.number,
-            attempt_id: iteration.claim.attempt,
+            attempt_id: Some(iteration.claim.attempt),
             model: &iteration.model,
             hinted,
             done: counts.done,
@@ -531,13 +531,4 @@ fn said_nothing_too_often(surroundings: &Surroundings) -> bool {
     let outcomes = surroundings.attempts.iter().rev().filter_map(|it| it.outcome);
     outcomes.filter_map(is_silent).take_while(|&silent| silent).take(SILENT - 1).count()
         == SILENT - 1
-}
-
-impl From<Break> for RunEnd {
-    fn from(reason: Break) -> RunEnd {
-        match reason {
-            Break::Interrupted => RunEnd::Interrupted,
-            Break::OutOfTime => RunEnd::Limit(super::Reached::Time),
-        }
-    }
 }

@@ -1,6 +1,8 @@
 //! Joins store, prompts and agents into work that goes on by itself. It knows nothing of flags and
 //! colours.
 
+mod bell;
+mod checklist;
 mod clock;
 mod command;
 mod git;
@@ -12,9 +14,11 @@ mod limits;
 mod lock;
 mod model;
 mod outlook;
+mod plain;
 mod plan;
 mod preview;
 mod relay;
+mod sentinels;
 mod signals;
 mod stop;
 mod totals;
@@ -32,12 +36,13 @@ use crate::event::{Activity, Event, Idle, Progress, Start, View};
 use crate::store::{NewRun, RunTotals, Store, Surroundings, Target};
 use git::Git;
 use heartbeat::Heartbeat;
-use helm::{Break, Helm};
+use helm::Helm;
 use model::Record;
 
 pub use clock::Clock;
 pub use lock::{Holder, TreeHeld, TreeLock};
 pub use model::Strategy;
+pub use plain::{LoopPlan, LoopPrompt, run_loop};
 pub use plan::{AgentPlan, Places, Plan, VerifyPlan};
 pub use preview::{Preview, preview};
 pub use signals::forward_signals;
@@ -56,6 +61,8 @@ pub enum RunEnd {
     Done,
     /// Everything is done or has failed.
     Failed,
+    /// Somebody said that the loop is complete.
+    Signalled(String),
     /// A bound was reached.
     Limit(Reached),
     /// What is left waits for these, which can't get done by themselves.
@@ -76,7 +83,7 @@ impl RunEnd {
     /// It in a word, as it is recorded.
     pub fn name(&self) -> &'static str {
         match self {
-            RunEnd::Done => "done",
+            RunEnd::Done | RunEnd::Signalled(_) => "done",
             RunEnd::Failed => "failed",
             RunEnd::Limit(_) => "limit",
             RunEnd::Stuck(_) => "stuck",
@@ -93,6 +100,7 @@ impl fmt::Display for RunEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RunEnd::Done => f.write_str("everything is done"),
+            RunEnd::Signalled(how) => write!(f, "the loop is complete: {how}"),
             RunEnd::Failed => f.write_str("some tasks failed for good"),
             RunEnd::Limit(reached) => {
                 write!(f, "the limit on {} was reached", reached.name())
@@ -262,6 +270,7 @@ impl<'a> Engine<'a> {
             version: env!("CARGO_PKG_VERSION"),
             project: &project,
             target,
+            loop_id: None,
             done: counts.done,
             total: counts.total,
             max_iterations: self.plan.bounds.iterations,

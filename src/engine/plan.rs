@@ -108,16 +108,18 @@ impl Plan {
         scratch: PathBuf,
         model: &str,
         attempt: AttemptContext,
+        iteration: u32,
     ) -> Session {
         Session {
             program: self.agent.program.clone(),
             directory: self.places.root.clone(),
-            system_prompt,
+            system_prompt: Some(system_prompt),
             scratch: Some(scratch),
             model: Some(model.to_owned()),
             path: self.agent.path.clone(),
-            database: self.places.database.clone(),
+            database: Some(self.places.database.clone()),
             attempt: Some(attempt),
+            iteration: Some(iteration),
             background_tasks: self.agent.background_tasks,
             budget_usd: None,
         }

@@ -45,10 +45,9 @@ pub fn preview(store: Store, plan: &Plan, clock: &Clock) -> Result<Option<Previe
         Choice::NoneBefore(_) => unreachable!("a new run knows of no model that is used up"),
     };
     let number = 1 + around.attempts.last().map_or(0, |attempt| attempt.number);
-    let context =
-        AttemptContext { task: task.to_string(), attempt: "a-xxxxxx".to_owned(), iteration: 1 };
+    let context = AttemptContext { task: task.to_string(), attempt: "a-xxxxxx".to_owned() };
     let file = |name: &str| PathBuf::from(format!("SCRATCH/{name}"));
-    let session = plan.session(file("system.md"), "SCRATCH".into(), &model, context);
+    let session = plan.session(file("system.md"), "SCRATCH".into(), &model, context, 1);
     Ok(Some(Preview {
         task,
         title: around.task.title.clone(),

@@ -16,8 +16,13 @@ const LAST_RESORT: Duration = Duration::from_secs(12);
 const INTERRUPTED: i32 = 130;
 
 /// From now on these signals no longer end this process, but are for whoever reads the mailbox. If
-/// nobody does in time, the process ends after `restore`.
-pub fn forward_signals(mailbox: &Mailbox, restore: impl Fn() + Send + 'static) -> Result<()> {
+/// nobody does in time, the process ends after `restore`; unless the keys are for somebody else, then
+/// only a signal that no key sends has that effect.
+pub fn forward_signals(
+    mailbox: &Mailbox,
+    keys_are_ours: bool,
+    restore: impl Fn() + Send + 'static,
+) -> Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let sender = mailbox.sender();
     let mut restore = Some(restore);
@@ -25,7 +30,7 @@ pub fn forward_signals(mailbox: &Mailbox, restore: impl Fn() + Send + 'static) -
     thread::spawn(move || {
         for signal in signals.forever() {
             let request = if signal == SIGINT { Request::Interrupt } else { Request::Kill };
-            interrupts += u32::from(signal == SIGINT);
+            interrupts += u32::from(signal == SIGINT && keys_are_ours);
             if (request == Request::Kill || interrupts > 1)
                 && let Some(restore) = restore.take()
             {

@@ -125,6 +125,7 @@ impl Engine<'_> {
             scratch.path().to_owned(),
             &iteration.model,
             iteration.context(),
+            iteration.number,
         );
         session.budget_usd = self.helm.cost_left();
         let invocation = session.verify(message);

@@ -55,6 +55,7 @@ pub struct Start<'a> {
     pub version: &'a str,
     pub project: &'a str,
     pub target: Option<&'a str>,
+    pub loop_id: Option<&'a str>,
     pub done: u32,
     pub total: u32,
     pub max_iterations: Option<u32>,
@@ -68,10 +69,10 @@ pub struct Start<'a> {
 #[expect(missing_docs, reason = "the fields are documented in docs/events.md")]
 pub struct IterationStart<'a> {
     pub iteration: u32,
-    pub task: TaskId,
+    pub task: Option<TaskId>,
     pub title: &'a str,
     pub attempt: u32,
-    pub attempt_id: AttemptId,
+    pub attempt_id: Option<AttemptId>,
     pub model: &'a str,
     pub hinted: bool,
     pub done: u32,
@@ -114,11 +115,11 @@ pub struct ToolFailure<'a> {
 #[expect(missing_docs, reason = "the fields are documented in docs/events.md")]
 pub struct IterationEnd<'a> {
     pub iteration: u32,
-    pub task: TaskId,
-    pub attempt_id: AttemptId,
+    pub task: Option<TaskId>,
+    pub attempt_id: Option<AttemptId>,
     pub outcome: Outcome,
     pub reason: Option<&'a str>,
-    pub status: Status,
+    pub status: Option<Status>,
     pub model: &'a str,
     pub duration_secs: f64,
     pub cost_usd: f64,

@@ -55,6 +55,7 @@ fn with_every_event(mut check: impl FnMut(&Event<'_>)) {
         version: "1",
         project: "/p",
         target: Some("x"),
+        loop_id: Some("x"),
         done: 0,
         total: 1,
         max_iterations: Some(1),
@@ -64,10 +65,10 @@ fn with_every_event(mut check: impl FnMut(&Event<'_>)) {
     }));
     check(&Event::IterationStart(IterationStart {
         iteration: 1,
-        task,
+        task: Some(task),
         title: "x",
         attempt: 1,
-        attempt_id,
+        attempt_id: Some(attempt_id),
         model: "x",
         hinted: false,
         done: 0,
@@ -95,11 +96,11 @@ fn with_every_event(mut check: impl FnMut(&Event<'_>)) {
     }));
     check(&Event::IterationEnd(IterationEnd {
         iteration: 1,
-        task,
-        attempt_id,
+        task: Some(task),
+        attempt_id: Some(attempt_id),
         outcome: Outcome::Failed,
         reason: Some("x"),
-        status: Status::Pending,
+        status: Some(Status::Pending),
         model: "x",
         duration_secs: 0.5,
         cost_usd: 0.5,

@@ -32,6 +32,8 @@ pub struct RunView<W: Write> {
     has_status: bool,
     root: PathBuf,
     now: Now,
+    most_iterations: Option<u32>,
+    loop_id: Option<String>,
 }
 
 /// What the line at the bottom is made of.
@@ -54,6 +56,8 @@ impl<W: Write> RunView<W> {
             has_status: options.status_line,
             root: root.to_owned(),
             now: Now::default(),
+            most_iterations: None,
+            loop_id: None,
         }
     }
 
@@ -71,33 +75,57 @@ impl<W: Write> RunView<W> {
 
     fn start(&mut self, start: &Start<'_>, at: Timestamp) -> io::Result<()> {
         self.now = Now { began: Some(at), done: start.done, total: start.total, ..Now::default() };
-        let what = start.target.unwrap_or("everything");
-        let text = format!("{what}, {}/{} done", start.done, start.total);
+        self.most_iterations = start.max_iterations;
+        self.loop_id = start.loop_id.map(str::to_owned);
+        let mut text = start.target.unwrap_or("everything").to_owned();
+        if start.total > 0 {
+            text.push_str(&format!(", {}/{} done", start.done, start.total));
+        }
+        if let Some(id) = start.loop_id {
+            text.push_str(&format!(", {id}"));
+        }
         self.labelled("run", Style::new().bold(), &text)?;
         self.labelled("sandbox", Style::new().dimmed(), start.sandbox)
     }
 
     fn iteration_start(&mut self, start: &IterationStart<'_>) -> io::Result<()> {
         self.session = SessionView::new(self.terminal, &self.root);
-        self.now.task = format!("{} {}", start.task, flat(start.title));
+        let task = start.task.map_or(String::new(), |task| format!("{task} "));
+        self.now.task = format!("{task}{}", flat(start.title));
         (self.now.done, self.now.total) = (start.done, start.total);
         self.now.cost_usd = start.cost_usd;
         writeln!(self.out)?;
         let mut line = self.line();
-        line.push(&format!("━━ {} ", start.iteration), Style::new().cyan());
-        line.push(&start.task.to_string(), Style::new().dimmed()).skip(1);
-        line.push(&flat(start.title), Style::new().bold()).write(&mut self.out)?;
+        let number = match (start.task, self.most_iterations) {
+            (None, Some(most)) => format!("━━ {}/{most} ", start.iteration),
+            _ => format!("━━ {} ", start.iteration),
+        };
+        line.push(&number, Style::new().cyan()).push(&task, Style::new().dimmed());
+        line.push(&flat(start.title), Style::new().bold());
+        if let Some(id) = &self.loop_id {
+            line.skip(2).push(id, Style::new().dimmed());
+        }
+        line.write(&mut self.out)?;
         let model = if start.hinted {
             format!("{} (as the last session asked)", start.model)
         } else {
             start.model.to_owned()
         };
         let elapsed = lasted(Duration::from_secs_f64(start.elapsed_secs));
-        let facts = format!(
-            "attempt {} · {model} · {}/{} done · {elapsed} · ${:.2}",
-            start.attempt, start.done, start.total, start.cost_usd
-        );
+        let mut facts = Vec::new();
+        if start.task.is_some() {
+            facts.push(format!("attempt {}", start.attempt));
+        }
+        facts.extend(Some(model).filter(|model| !model.is_empty()));
+        if start.total > 0 {
+            facts.push(format!("{}/{} done", start.done, start.total));
+        }
+        facts.extend([elapsed, format!("${:.2}", start.cost_usd)]);
+        let facts = facts.join(" · ");
         self.line().skip(3).push(&facts, Style::new().dimmed()).write(&mut self.out)?;
+        if start.log.is_empty() {
+            return Ok(());
+        }
         self.out.write_all(b"   ")?;
         log_line(&mut self.out, Path::new(start.log), self.terminal)
     }
@@ -106,14 +134,16 @@ impl<W: Write> RunView<W> {
         let (red, yellow) = (Style::new().red(), Style::new().yellow());
         let reason = end.reason.unwrap_or_default();
         let (label, style, text) = match (end.outcome, end.status) {
+            (Outcome::Done, None) => ("✓ iteration complete", Style::new().green(), String::new()),
             (Outcome::Done, _) => ("✓ done", Style::new().green(), String::new()),
             (Outcome::Blocked, _) => ("? asks", yellow, reason.to_owned()),
-            (Outcome::Failed | Outcome::Silent, Status::Failed) => {
+            (Outcome::Failed | Outcome::Silent, Some(Status::Failed)) => {
                 ("✗ failed for good", red, reason.to_owned())
             }
-            (Outcome::Failed | Outcome::Silent, _) => {
+            (Outcome::Failed | Outcome::Silent, Some(_)) => {
                 ("✗ failed, will be tried again", red, reason.to_owned())
             }
+            (Outcome::Failed | Outcome::Silent, None) => ("✗ failed", red, reason.to_owned()),
             (outcome, _) => (outcome.name(), yellow, reason.to_owned()),
         };
         self.session.close(&mut self.out)?;
@@ -183,13 +213,10 @@ impl<W: Write> RunView<W> {
             }
             Activity::Idle => line.push("◷ waiting for others", Style::new().yellow()),
         };
-        let facts = format!(
-            "{}/{} · {} · ${:.2}",
-            self.now.done,
-            self.now.total,
-            lasted(elapsed),
-            self.now.cost_usd
-        );
+        let mut facts = format!("{} · ${:.2}", lasted(elapsed), self.now.cost_usd);
+        if self.now.total > 0 {
+            facts.insert_str(0, &format!("{}/{} · ", self.now.done, self.now.total));
+        }
         line.skip(2).push(&facts, dim);
         let mut text = Vec::new();
         let _ = line.write(&mut text);

@@ -23,7 +23,10 @@ pub(super) fn write(out: &mut dyn Write, summary: &Summary, terminal: Terminal) 
         writeln!(out)?;
     }
     let tasks = &summary.tasks;
-    let mut facts = vec![format!("{}/{} done", tasks.done, tasks.total)];
+    let mut facts = Vec::new();
+    if tasks.total > 0 {
+        facts.push(format!("{}/{} done", tasks.done, tasks.total));
+    }
     for (count, word) in [(tasks.failed, "failed"), (tasks.blocked, "blocked")] {
         if count > 0 {
             facts.push(format!("{count} {word}"));

@@ -33,6 +33,16 @@ const PHASES: [Phase; 7] = [
     Phase::Pushing,
 ];
 
+impl Phase {
+    /// Whether an agent or a command is running, which may clean up when it is asked to stop.
+    fn has_session(self) -> bool {
+        match self {
+            Phase::Working | Phase::VerifyingByCommand | Phase::VerifyingByAgent => true,
+            Phase::WaitingForTheApi | Phase::Paused | Phase::Idle | Phase::Pushing => false,
+        }
+    }
+}
+
 /// How it is stopped.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Way {
@@ -171,7 +181,11 @@ fn stop_by_signal(phase: Phase, way: Way) {
         wait_until(deadline, || pushing.exists().then_some(())).expect("it pushes");
     }
     let pid = Pid::from_raw(running.id().cast_signed()).unwrap();
-    for signal in way.signals() {
+    for (index, signal) in way.signals().iter().enumerate() {
+        if index > 0 && phase.has_session() {
+            // Two signals at once are one.
+            while !running.next_line().expect(&context).contains("Ctrl+C again") {}
+        }
         // The first may have been enough.
         let _ = kill_process(pid, *signal);
     }
@@ -245,7 +259,10 @@ fn by_keys_on_a_terminal() {
                 let deadline = Instant::now() + Duration::from_secs(30);
                 wait_until(deadline, || pushing.exists().then_some(())).expect("it pushes");
             }
-            for key in keys.chars() {
+            for (index, key) in keys.chars().enumerate() {
+                if index > 0 && phase.has_session() {
+                    terminal.wait_for("Ctrl+C again");
+                }
                 terminal.press(&key.to_string());
             }
             terminal.wait_for("code 130");

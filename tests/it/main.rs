@@ -13,6 +13,7 @@ mod killed;
 mod limits;
 mod logs;
 mod output;
+mod plain_loop;
 mod refusals;
 mod render;
 mod run;

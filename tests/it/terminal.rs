@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,6 +18,7 @@ pub(crate) struct Terminal {
     keyboard: Box<dyn Write + Send>,
     _master: Box<dyn MasterPty + Send>,
     screen: Arc<Mutex<vt100::Parser>>,
+    bells: Arc<AtomicUsize>,
 }
 
 impl Terminal {
@@ -31,12 +33,16 @@ impl Terminal {
         let child = pair.slave.spawn_command(builder(command)).unwrap();
         let screen = Arc::new(Mutex::new(vt100::Parser::new(rows, cols, 10_000)));
         let (mut output, shown) = (pair.master.try_clone_reader().unwrap(), Arc::clone(&screen));
+        let bells = Arc::new(AtomicUsize::new(0));
+        let ringing = Arc::clone(&bells);
         thread::spawn(move || {
             let mut buffer = [0; 4096];
             let mut waiting = Vec::new();
             while let Ok(count @ 1..) = output.read(&mut buffer) {
                 waiting.extend_from_slice(&buffer[..count]);
                 // The second half of a sequence may still be on its way.
+                let rung = buffer[..count].iter().filter(|&&byte| byte == 0x07).count();
+                ringing.fetch_add(rung, Ordering::SeqCst);
                 let held = waiting.pop_if(|last| *last == b'\x1b');
                 shown.lock().unwrap().process(&with_index(&waiting));
                 waiting.clear();
@@ -44,7 +50,7 @@ impl Terminal {
             }
         });
         let keyboard = pair.master.take_writer().unwrap();
-        Terminal { child, keyboard, _master: pair.master, screen }
+        Terminal { child, keyboard, _master: pair.master, screen, bells }
     }
 
     /// A shell with job control, ready for a command.
@@ -85,6 +91,11 @@ impl Terminal {
             wait_until(deadline, || (self.screen().matches(text).count() >= times).then_some(()));
         assert!(seen.is_some(), "{text:?} never came:\n{}", self.screen());
         self
+    }
+
+    /// How often the bell has rung.
+    pub(crate) fn bells(&self) -> usize {
+        self.bells.load(Ordering::SeqCst)
     }
 
     /// The process in the terminal.

@@ -140,16 +140,13 @@ impl Options {
         let session = Session {
             program: program.clone(),
             directory: env::current_dir()?,
-            system_prompt: "/dev/null".into(),
+            system_prompt: Some("/dev/null".into()),
             scratch: None,
             model: Some("opus".into()),
             path: env::join_paths(places)?,
-            database: "/nowhere/progress.db".into(),
-            attempt: Some(AttemptContext {
-                task: "t-000001".into(),
-                attempt: "a-000001".into(),
-                iteration: 1,
-            }),
+            database: Some("/nowhere/progress.db".into()),
+            attempt: Some(AttemptContext { task: "t-000001".into(), attempt: "a-000001".into() }),
+            iteration: Some(1),
             background_tasks: false,
             budget_usd: None,
         };

@@ -33,6 +33,17 @@ pub struct Cage {
     pub logs: PathBuf,
 }
 
+/// What a session is there for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stance {
+    /// To work on the project.
+    Working,
+    /// To look at it, and write nothing into it.
+    OnlyLooking,
+    /// To work on it, with a terminal.
+    AtTheTerminal,
+}
+
 /// A session that is held. It must be dropped before anybody looks whether the project has changed.
 #[derive(Debug)]
 pub struct Held {
@@ -49,8 +60,8 @@ impl Cage {
         self.choice.permission(allowed_tools)
     }
 
-    /// Puts the cage around a session; one that only looks may not write into the project.
-    pub fn hold(&self, mut invocation: Invocation, looking_only: bool) -> Result<Held> {
+    /// Puts the cage around a session.
+    pub fn hold(&self, mut invocation: Invocation, stance: Stance) -> Result<Held> {
         let Some(sandbox) = &self.choice.sandbox else {
             let _placeholders = Placeholders::default();
             return Ok(Held { invocation, links: Vec::new(), _placeholders });
@@ -69,8 +80,12 @@ impl Cage {
             database: &self.database,
             logs: &self.logs,
         };
-        let policy = Policy::new(&places, &self.settings, self.learn)?;
-        let policy = if looking_only { policy.looking_only() } else { policy };
+        let mut policy = Policy::new(&places, &self.settings, self.learn)?;
+        match stance {
+            Stance::Working => {}
+            Stance::OnlyLooking => policy = policy.looking_only(),
+            Stance::AtTheTerminal => policy.terminal = true,
+        }
         let links = policy.links().map(Path::to_owned).collect();
         let _placeholders = sandbox.prepare(&policy)?;
         Ok(Held { invocation: sandbox.wrap(&policy, invocation), links, _placeholders })

@@ -25,7 +25,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-pub use cage::{Cage, Held};
+pub use cage::{Cage, Held, Stance};
 pub use choose::{Choice, Here, Landlock, choose};
 #[cfg(target_os = "linux")]
 pub(super) use confine::confine;

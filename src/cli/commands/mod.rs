@@ -10,6 +10,7 @@ mod import;
 mod init;
 mod logs;
 mod pause;
+mod plain_loop;
 mod run;
 mod status;
 mod task;
@@ -32,6 +33,7 @@ pub(super) fn run(command: Command, setup: &Setup, out: &mut dyn Write) -> Resul
         Command::Task(command) => task::run(command, setup, out),
         Command::Feature(command) => feature::run(command, setup, out),
         Command::Run(args) => run::run(&args, setup, out),
+        Command::Loop(args) => plain_loop::run(&args, setup),
         Command::Pause => pause::pause(setup),
         Command::Resume => pause::resume(setup),
         Command::Status(json) => status::run(setup, json.json, out),

@@ -1,0 +1,51 @@
+//! The items of a plan that are ticked off as work goes on: `- [ ]` and `- [x]`.
+
+/// How many items there are, and how many are ticked off.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Checklist {
+    pub(super) done: u32,
+    pub(super) total: u32,
+}
+
+impl Checklist {
+    /// Counts the items in a Markdown text. What is quoted in a fence is no item.
+    pub(super) fn read(text: &str) -> Checklist {
+        let mut list = Checklist::default();
+        let mut quoted = false;
+        for line in text.lines().map(str::trim_start) {
+            if line.starts_with("```") || line.starts_with("~~~") {
+                quoted = !quoted;
+            }
+            let bullet = ["- [", "* [", "+ ["].iter().find_map(|it| line.strip_prefix(it));
+            let mark = bullet.filter(|_| !quoted).and_then(|rest| rest.get(..2));
+            match mark {
+                Some(" ]") => list.total += 1,
+                Some("x]" | "X]") => {
+                    list.total += 1;
+                    list.done += 1;
+                }
+                _ => {}
+            }
+        }
+        list
+    }
+
+    pub(super) fn is_complete(self) -> bool {
+        self.total > 0 && self.done == self.total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_are_counted_wherever_they_stand() {
+        let text = "# Plan\n- [ ] one\n  - [x] inner\n* [X] two\n- [y] none\n- []\n[ ] none\n\
+                    ```\n- [ ] quoted\n```\n- [";
+        assert_eq!(Checklist::read(text), Checklist { done: 2, total: 3 });
+        assert!(!Checklist::read(text).is_complete());
+        assert!(Checklist::read("- [x] all").is_complete());
+        assert!(!Checklist::read("nothing").is_complete());
+    }
+}

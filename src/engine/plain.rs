@@ -1,0 +1,438 @@
+//! The plain loop: the same prompt again and again, without a DAG, until somebody says that it is
+//! complete.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::bell::Bell;
+use super::checklist::Checklist;
+use super::clock::Clock;
+use super::git::Git;
+use super::helm::{Break, Helm};
+use super::limits::{Reaction, react};
+use super::lock::TreeLock;
+use super::plan::{AgentPlan, Places};
+use super::sentinels::{DING, Sentinels};
+use super::stop::{Bounds, Reached};
+use super::totals::Totals;
+use super::{Finished, RunEnd};
+use crate::agent::{self, EndedBy, Facts, Mailbox, Scratch, Session, Trouble};
+use crate::dag::{Outcome, RunId};
+use crate::event::{
+    Activity, Diff, Event, IterationEnd, IterationStart, Progress, Start, Stats, View,
+};
+use crate::prompt::sigils::{Promise, Sigils, says};
+use crate::time::Timestamp;
+
+/// What one argument holds, with room to spare; a longer prompt goes by file.
+const ARGUMENT: usize = 100_000;
+/// The opening message for a prompt that went by file.
+const OPENING: &str = "Do what the last part of your system prompt asks for.";
+
+/// What a loop is to do.
+pub struct LoopPlan {
+    /// What it says each time.
+    pub prompt: LoopPrompt,
+    /// What it is called, to tell several apart.
+    pub loop_id: Option<String>,
+    /// The words in a final answer that complete it.
+    pub completion_promise: String,
+    /// A file whose items, all ticked off, complete it.
+    pub checklist: Option<PathBuf>,
+    /// Whether the agent has the terminal, and a person talks to it.
+    pub passthrough: bool,
+    /// The model, if not the agent's own choice.
+    pub model: Option<String>,
+    /// Whether new commits are pushed after each iteration.
+    pub auto_push: bool,
+    /// The pause between two iterations.
+    pub pause: Duration,
+    /// What it may use up.
+    pub bounds: Bounds,
+    /// How agents are started.
+    pub agent: AgentPlan,
+    /// Where things are.
+    pub places: Places,
+    /// What is done when the agent asks for the person's attention.
+    pub ring: fn(),
+}
+
+/// What a loop says each time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LoopPrompt {
+    /// What is in this file, read anew each time.
+    File(PathBuf),
+    /// This.
+    Text(String),
+}
+
+impl LoopPrompt {
+    /// Where it comes from, in a few words.
+    fn source(&self) -> String {
+        match self {
+            LoopPrompt::File(path) => path.display().to_string(),
+            LoopPrompt::Text(text) => {
+                let first = text.lines().next().unwrap_or_default();
+                let short: String = first.chars().take(60).collect();
+                if short.len() < text.len() { format!("{short}…") } else { short }
+            }
+        }
+    }
+
+    fn read(&self) -> Result<String> {
+        match self {
+            LoopPrompt::Text(text) => Ok(text.clone()),
+            LoopPrompt::File(path) => fs::read(path)
+                .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+                .with_context(|| format!("can't read the prompt `{}`", path.display())),
+        }
+    }
+}
+
+/// How an iteration went.
+struct Iteration {
+    outcome: Outcome,
+    reason: Option<String>,
+    facts: Facts,
+    log: String,
+    end: Option<RunEnd>,
+    /// The iteration does not count: it is tried again at this time.
+    again: Option<(Trouble, Timestamp)>,
+}
+
+/// Runs the same prompt again and again.
+pub fn run_loop(
+    plan: &LoopPlan,
+    lock: &TreeLock,
+    mailbox: &Mailbox,
+    clock: &Clock,
+    view: &mut dyn View,
+) -> Result<Finished> {
+    let run = RunId::from_bits(getrandom::u32().unwrap_or_default());
+    lock.sign(run, clock.now());
+    Scratch::sweep(&plan.places.temporary);
+    let helm = Helm::new(&plan.agent, &plan.places, plan.bounds, mailbox, clock, view, run);
+    let mut plain = Plain {
+        plan,
+        helm,
+        git: Git::find(&plan.places.root),
+        sentinels: Sentinels::watch(&plan.places.root),
+        head: None,
+        refusals: 0,
+        totals: Totals::default(),
+    };
+    let end = plain.go()?;
+    Ok(plain.finish(end))
+}
+
+struct Plain<'a> {
+    plan: &'a LoopPlan,
+    helm: Helm<'a>,
+    git: Option<Git>,
+    sentinels: Sentinels,
+    head: Option<String>,
+    /// Refusals of the API in a row.
+    refusals: u32,
+    totals: Totals,
+}
+
+impl Plain<'_> {
+    fn go(&mut self) -> Result<RunEnd> {
+        self.head = self.git.as_ref().and_then(Git::head);
+        self.tell_beginning();
+        loop {
+            if let Some(end) = self.held_back() {
+                return Ok(end);
+            }
+            let began = Instant::now();
+            self.helm.used.iterations += 1;
+            let iteration = self.iterate()?;
+            self.tell_end(&iteration, began.elapsed());
+            self.report_changes()?;
+            if let Some(end) = iteration.end.or_else(|| self.completed(&iteration.facts)) {
+                return Ok(end);
+            }
+            let broken_off = match iteration.again {
+                Some((trouble, until)) => {
+                    self.helm.used.iterations -= 1;
+                    self.helm.wait_for_the_api(&trouble, until)
+                }
+                None if self.is_last() => None,
+                None => self.helm.wait(self.plan.pause, &Activity::Idle),
+            };
+            if let Some(reason) = broken_off {
+                return Ok(reason.into());
+            }
+        }
+    }
+
+    fn held_back(&mut self) -> Option<RunEnd> {
+        if self.helm.is_unheard() {
+            return Some(RunEnd::Unheard);
+        }
+        if self.helm.is_asked_to_stop() {
+            return Some(RunEnd::Interrupted);
+        }
+        if let Some(reason) = self.helm.pause() {
+            return Some(reason.into());
+        }
+        self.plan.bounds.reached(&self.helm.used()).map(RunEnd::Limit)
+    }
+
+    fn is_last(&self) -> bool {
+        self.plan.bounds.reached(&self.helm.used()).is_some()
+    }
+
+    fn iterate(&mut self) -> Result<Iteration> {
+        let prompt = self.prompt()?;
+        let scratch = Scratch::new(&self.plan.places.temporary)?;
+        if self.plan.passthrough {
+            self.hand_over(&prompt, &scratch)
+        } else {
+            self.watch(&prompt, &scratch)
+        }
+    }
+
+    fn prompt(&self) -> Result<String> {
+        let prompt = self.plan.prompt.read()?;
+        Ok(match &self.plan.checklist {
+            Some(path) => prompt.replace("{plan}", &path.display().to_string()),
+            None => prompt,
+        })
+    }
+
+    fn session(&self, scratch: &Scratch) -> Session {
+        Session {
+            program: self.plan.agent.program.clone(),
+            directory: self.plan.places.root.clone(),
+            system_prompt: None,
+            scratch: Some(scratch.path().to_owned()),
+            model: self.plan.model.clone(),
+            path: self.plan.agent.path.clone(),
+            database: Some(self.plan.places.database.clone()).filter(|it| it.exists()),
+            attempt: None,
+            iteration: Some(self.helm.used.iterations),
+            background_tasks: self.plan.agent.background_tasks,
+            budget_usd: self.helm.cost_left(),
+        }
+    }
+
+    /// Leaves the terminal to the agent; what it says is between it and the person.
+    fn hand_over(&mut self, prompt: &str, scratch: &Scratch) -> Result<Iteration> {
+        let mut session = self.session(scratch);
+        let opening = if prompt.len() > ARGUMENT {
+            session.system_prompt = Some(scratch.write("system.md", prompt)?);
+            OPENING
+        } else {
+            prompt
+        };
+        self.tell_start("");
+        let invocation = session.conversation(opening, &self.plan.agent.permission());
+        let held = self.plan.agent.cage.hold(invocation, agent::sandbox::Stance::AtTheTerminal)?;
+        let back = {
+            let ding = self.plan.places.root.join(DING);
+            let _bell = Bell::watch(ding, self.plan.ring);
+            agent::hand_over(&held.invocation)?
+        };
+        let end = (back.told_to_end || back.interrupted).then_some(RunEnd::Interrupted);
+        let (outcome, reason) = match back.exit {
+            _ if end.is_some() => (Outcome::Interrupted, None),
+            agent::Exit::Code(0) => (Outcome::Done, None),
+            agent::Exit::Code(code) => {
+                (Outcome::Failed, Some(format!("it ended with code {code}")))
+            }
+            agent::Exit::Signal(signal) => {
+                (Outcome::Failed, Some(format!("it was ended by signal {signal}")))
+            }
+        };
+        let facts = Facts::default();
+        Ok(Iteration { outcome, reason, facts, log: String::new(), end, again: None })
+    }
+
+    /// Has the agent work alone, and shows what it does.
+    fn watch(&mut self, prompt: &str, scratch: &Scratch) -> Result<Iteration> {
+        let message = scratch.write("prompt.md", prompt)?;
+        let invocation = self.session(scratch).work(message, &self.plan.agent.permission());
+        let name = self.plan.loop_id.clone().unwrap_or("loop".to_owned()).replace(['/', '\0'], "_");
+        let name = format!("{name}-{}", self.helm.used.iterations);
+        let (path, mut log) = agent::log::create(&self.plan.places.logs, &name, Timestamp::now())?;
+        let log_path = path.to_string_lossy().into_owned();
+        self.tell_start(&log_path);
+        let report = self.helm.converse(invocation, &mut log, Activity::Working)?;
+        let facts = report.facts;
+        self.totals.input_tokens += facts.input_tokens;
+        self.totals.output_tokens += facts.output_tokens;
+        let mut iteration = Iteration {
+            outcome: Outcome::Done,
+            reason: None,
+            facts,
+            log: log_path,
+            end: None,
+            again: None,
+        };
+        match (report.ended_by, iteration.facts.trouble.clone()) {
+            (EndedBy::Request, _) => {
+                iteration.outcome = Outcome::Interrupted;
+                iteration.end = Some(RunEnd::Interrupted);
+            }
+            (EndedBy::Deadline, _) => {
+                iteration.outcome = Outcome::Limited;
+                iteration.end = Some(RunEnd::Limit(Reached::Time));
+            }
+            (_, Some(Trouble::Budget)) if self.plan.bounds.cost.is_some() => {
+                iteration.outcome = Outcome::Limited;
+                iteration.end = Some(RunEnd::Limit(Reached::Cost));
+            }
+            (_, Some(trouble)) => self.refused(&mut iteration, trouble),
+            (_, None) => self.refusals = 0,
+        }
+        Ok(iteration)
+    }
+
+    fn refused(&mut self, iteration: &mut Iteration, trouble: Trouble) {
+        self.refusals += 1;
+        iteration.reason = Some(trouble.to_string());
+        iteration.outcome = Outcome::Limited;
+        match react(&trouble, self.refusals, self.helm.clock.now()) {
+            Reaction::Wait { until } | Reaction::Cap { until, .. } => {
+                iteration.again = Some((trouble, until));
+            }
+            Reaction::GiveUp => iteration.end = Some(RunEnd::Refused(trouble)),
+            Reaction::Blame => {
+                self.refusals = 0;
+                iteration.outcome = Outcome::Failed;
+            }
+        }
+    }
+
+    /// Whether somebody has said that the loop is complete, or must stop.
+    fn completed(&mut self, facts: &Facts) -> Option<RunEnd> {
+        if let Some(file) = self.sentinels.found() {
+            let file = file.strip_prefix(&self.plan.places.root).unwrap_or(&file).to_owned();
+            return Some(RunEnd::Signalled(format!("`{}` was made", file.display())));
+        }
+        let checklist = self.checklist();
+        if checklist.is_complete() {
+            return Some(RunEnd::Signalled("every item of the plan is ticked off".to_owned()));
+        }
+        let answer = facts.result.as_deref().filter(|_| facts.trouble.is_none())?;
+        match Sigils::read(answer).promise {
+            Some(Promise::Complete) => {
+                Some(RunEnd::Signalled("the agent said COMPLETE".to_owned()))
+            }
+            Some(Promise::Failure) => Some(RunEnd::Failure),
+            None if says(answer, &self.plan.completion_promise) => {
+                Some(RunEnd::Signalled(format!("the agent said {}", self.plan.completion_promise)))
+            }
+            None => None,
+        }
+    }
+
+    fn checklist(&self) -> Checklist {
+        let path = self.plan.checklist.as_ref();
+        let text = path.and_then(|path| fs::read(self.plan.places.root.join(path)).ok());
+        text.map_or(Checklist::default(), |text| Checklist::read(&String::from_utf8_lossy(&text)))
+    }
+
+    fn report_changes(&mut self) -> Result<()> {
+        let Some(git) = &self.git else { return Ok(()) };
+        let before = self.head.clone();
+        self.head = git.head();
+        let diff = git.diff(before.as_deref(), self.head.as_deref());
+        self.totals.add(diff);
+        let pushed = self.plan.auto_push && before != self.head && self.helm.push()?;
+        if diff != Diff::default() || pushed {
+            let (iteration, head) = (self.helm.used.iterations, self.head.as_deref());
+            self.helm.tell(&Event::Stats(Stats { iteration, head, diff, salvage: None, pushed }));
+        }
+        Ok(())
+    }
+
+    fn tell_beginning(&mut self) {
+        let project = self.plan.places.root.to_string_lossy().into_owned();
+        let (source, checklist) = (self.plan.prompt.source(), self.checklist());
+        self.helm.tell(&Event::Start(Start {
+            version: env!("CARGO_PKG_VERSION"),
+            project: &project,
+            target: Some(&source),
+            loop_id: self.plan.loop_id.as_deref(),
+            done: checklist.done,
+            total: checklist.total,
+            max_iterations: self.plan.bounds.iterations,
+            max_seconds: self.plan.bounds.time.map(|time| time.as_secs()),
+            max_cost_usd: self.plan.bounds.cost,
+            sandbox: &self.plan.agent.cage.choice.message,
+        }));
+    }
+
+    fn tell_start(&mut self, log: &str) {
+        let (source, checklist) = (self.plan.prompt.source(), self.checklist());
+        let (elapsed, cost_usd) = (self.helm.clock.elapsed(), self.helm.used.cost);
+        let iteration = self.helm.used.iterations;
+        self.helm.tell(&Event::IterationStart(IterationStart {
+            iteration,
+            task: None,
+            title: &source,
+            attempt: iteration,
+            attempt_id: None,
+            model: self.plan.model.as_deref().unwrap_or_default(),
+            hinted: false,
+            done: checklist.done,
+            total: checklist.total,
+            elapsed_secs: elapsed.as_secs_f64(),
+            cost_usd,
+            log,
+        }));
+    }
+
+    fn tell_end(&mut self, iteration: &Iteration, duration: Duration) {
+        let facts = &iteration.facts;
+        self.helm.tell(&Event::IterationEnd(IterationEnd {
+            iteration: self.helm.used.iterations,
+            task: None,
+            attempt_id: None,
+            outcome: iteration.outcome,
+            reason: iteration.reason.as_deref(),
+            status: None,
+            model: facts.model.as_deref().unwrap_or_default(),
+            duration_secs: duration.as_secs_f64(),
+            cost_usd: facts.cost_usd,
+            input_tokens: facts.input_tokens,
+            output_tokens: facts.output_tokens,
+            turns: facts.turns,
+            log: &iteration.log,
+        }));
+    }
+
+    fn finish(self, end: RunEnd) -> Finished {
+        let checklist = self.checklist();
+        let end = if self.helm.is_unheard() { RunEnd::Unheard } else { end };
+        Finished {
+            end,
+            run: self.helm.run,
+            iterations: self.helm.used.iterations,
+            cost_usd: self.helm.used.cost,
+            progress: Progress {
+                total: checklist.total,
+                done: checklist.done,
+                failed: 0,
+                blocked: 0,
+                in_progress: 0,
+            },
+            duration: self.helm.clock.elapsed(),
+            totals: self.totals,
+        }
+    }
+}
+
+impl From<Break> for RunEnd {
+    fn from(reason: Break) -> RunEnd {
+        match reason {
+            Break::Interrupted => RunEnd::Interrupted,
+            Break::OutOfTime => RunEnd::Limit(Reached::Time),
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! `ralph loop`: the same prompt again and again, until somebody says that it is complete.
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::process::Command;
+use std::time::Instant;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::harness::{DEADLINE, Output, Project, wait_until};
+use crate::terminal::Terminal;
+
+/// A directory with a prompt and a repository, but no `ralph init`.
+fn bare() -> Project {
+    let project = Project::bare();
+    project.write("prompt.md", "Do the next thing.\n");
+    project.write(".gitignore", ".ralph*\n");
+    project.git_init();
+    project
+}
+
+fn loop_command(project: &Project, scripts: &[&str], arguments: &[&str]) -> Command {
+    let mut command = project.ralph_playing(scripts, ["loop"].iter().chain(arguments));
+    // Nobody wants to wait in a test.
+    command.env("RALPH_LOOP_PAUSE_SECS", "0");
+    command
+}
+
+fn run(project: &Project, scripts: &[&str], arguments: &[&str]) -> Output {
+    let output = project.run(loop_command(project, scripts, arguments), None);
+    project.assert_nothing_left();
+    assert_no_sentinel(project);
+    output
+}
+
+#[track_caller]
+fn assert_code(output: &Output, code: i32) {
+    assert_eq!(output.status.code(), Some(code), "{output:?}");
+}
+
+#[track_caller]
+fn assert_no_sentinel(project: &Project) {
+    for place in ["", "a/", "a/b/"] {
+        for name in [".ralph-complete", ".ralph-done", ".ralph-ding"] {
+            let file = project.root().join(format!("{place}{name}"));
+            assert!(!file.exists(), "{} is left", file.display());
+        }
+    }
+}
+
+// Every case of the table.
+
+#[test]
+fn text_is_shown_verbatim_and_tools_as_one_liners() {
+    let project = bare();
+    let long = "x".repeat(200);
+    let script = format!(
+        "say I'll start by looking.\\nTwo lines. | tool Read {{\"file_path\": \"src/a.rs\", \"offset\": 1, \"limit\": 80}} \
+         | tool Edit {{\"file_path\": \"src/a.rs\", \"old_string\": \"secret\", \"new_string\": \"other\"}} \
+         | tool TodoWrite {{\"todos\": [1, 2, 3]}} | tool Bash {{\"command\": \"echo {long}\"}} | say Done."
+    );
+    let output = run(&project, &[&script], &["-a", "1"]);
+    assert_code(&output, 3);
+    let shown = output.stdout();
+    assert!(shown.contains("I'll start by looking.\nTwo lines.\n-> Read(src/a.rs 1:80)\n-> Edit(src/a.rs)\n-> TodoWrite(3 items)\n"), "{shown}");
+    assert!(shown.contains("xxx...)"), "{shown}");
+    assert!(!shown.contains("secret") && !shown.contains("old_string"), "{shown}");
+}
+
+#[test]
+fn a_completion_file_ends_the_loop_and_is_removed() {
+    for place in [".ralph-complete", "a/.ralph-complete", "a/b/.ralph-done"] {
+        let project = bare();
+        fs::create_dir_all(project.root().join("a/b")).unwrap();
+        let output = run(&project, &["say one", &format!("touch {place} | say two")], &["-a", "9"]);
+        assert_code(&output, 0);
+        let shown = output.stdout();
+        assert!(shown.contains(&format!("the loop is complete: `{place}` was made")), "{shown}");
+        assert!(shown.contains("2 iterations"), "{shown}");
+    }
+}
+
+#[test]
+fn a_completion_file_of_an_earlier_loop_does_not_count() {
+    let project = bare();
+    fs::create_dir_all(project.root().join("a")).unwrap();
+    project.write("a/.ralph-complete", "");
+    let output = run(&project, &["say one"], &["-a", "2"]);
+    assert_code(&output, 3);
+}
+
+#[test]
+fn iterations_that_are_used_up_are_a_limit() {
+    let project = bare();
+    let output = run(&project, &["say hello"], &["-a", "3"]);
+    assert_code(&output, 3);
+    let shown = output.stdout();
+    for number in 1..=3 {
+        assert!(shown.contains(&format!("━━ {number}/3 ")), "{shown}");
+    }
+    assert!(shown.contains("the limit on iterations was reached"), "{shown}");
+}
+
+#[test]
+fn a_missing_prompt_is_an_error() {
+    let project = Project::bare();
+    let said = run(&project, &["say never"], &["-a", "3"]).fails(1);
+    insta::assert_snapshot!(said, @r#"
+    error: there is no prompt: `prompt.md` does not exist
+    hint: write it, or name a file or the words themselves: ralph loop 5 "fix the login bug"
+    "#);
+}
+
+#[test]
+fn iterations_are_clamped_with_a_warning() {
+    let project = bare();
+    let output = run(&project, &["touch .ralph-complete"], &["-a", "500"]);
+    assert_code(&output, 0);
+    let warning = "Warning: Reducing iterations from 500 to 100 (--max-iterations)\n";
+    assert_eq!(output.stderr(), warning);
+    let output = run(&project, &["say x"], &["-a", "5", "--max-iterations", "2"]);
+    assert_code(&output, 3);
+    assert!(output.stdout().contains("━━ 2/2 "), "{output:?}");
+}
+
+#[test]
+fn the_help_says_how_to_use_it() {
+    let project = bare();
+    let help = project.ralph(["loop", "--help"]).ok();
+    for part in ["Usage: ralph loop", "[ITERATIONS]", "--afk", "--loop-id", "exit code 3"] {
+        assert!(help.contains(part), "{part}: {help}");
+    }
+}
+
+// Prompts.
+
+#[test]
+fn a_prompt_is_a_file_where_it_names_one_and_words_otherwise() {
+    let project = bare();
+    project.write("task.md", "From the file.");
+    for (arguments, said) in [
+        (&["-a", "1"][..], "Do the next thing."),
+        (&["-a", "1", "task.md"], "From the file."),
+        (&["-a", "1", "fix the login bug"], "fix the login bug"),
+        (&["-a", "1", "-p", "task.md"], "task.md"),
+        (&["-a", "1", "-p", "--not-an-option"], "--not-an-option"),
+        (&["-a", "1", "@task.md /slash"], "@task.md /slash"),
+    ] {
+        let output =
+            run(&project, &[&format!("expect-stdin {said} | touch .ralph-complete")], arguments);
+        assert_code(&output, 0);
+    }
+}
+
+#[test]
+fn a_prompt_file_is_read_anew_each_time_and_may_be_huge() {
+    let project = bare();
+    project.write("prompt.md", "größe ".repeat(60_000));
+    let output = run(
+        &project,
+        &[
+            "expect-stdin größe größe | run echo changed > prompt.md",
+            "expect-stdin changed | touch .ralph-complete",
+        ],
+        &["-a", "5"],
+    );
+    assert_code(&output, 0);
+}
+
+#[test]
+fn a_plan_is_named_in_the_prompt_and_its_items_are_the_progress() {
+    let project = bare();
+    project.write("plan.md", "# Plan\n- [x] one\n- [ ] two\n");
+    let tick = "expect-stdin Work on plan.md now | run sed -i 's/\\[ \\]/[x]/' plan.md";
+    let arguments = ["-a", "5", "Work on {plan} now", "--plan", "plan.md"];
+    let output = run(&project, &["say nothing", tick], &arguments);
+    assert_code(&output, 0);
+    let shown = output.stdout();
+    assert!(shown.contains("1/2 done"), "{shown}");
+    assert!(shown.contains("every item of the plan is ticked off"), "{shown}");
+}
+
+// Promises.
+
+#[test]
+fn a_promise_in_the_final_answer_completes_the_loop_and_nowhere_else() {
+    for (script, code) in [
+        ("say All done. LOOP_COMPLETE", 0),
+        ("say <promise>COMPLETE</promise>", 0),
+        ("say I will say `LOOP_COMPLETE` then", 3),
+        ("say LOOP_COMPLETE comes later | run true | say not yet", 3),
+        ("think LOOP_COMPLETE", 3),
+        ("run echo LOOP_COMPLETE | say hm", 3),
+        ("say <promise>FAILURE</promise>", 1),
+        ("say LOOP_COMPLETE | result-error error_max_turns max_turns", 3),
+    ] {
+        let project = bare();
+        let output = run(&project, &[script], &["-a", "1"]);
+        assert_eq!(output.status.code(), Some(code), "{script}: {output:?}");
+    }
+    let project = bare();
+    project.write(".ralph.toml", "completion_promise = \"THE END\"\n");
+    assert_code(&run(&project, &["say it is THE END"], &["-a", "1"]), 0);
+}
+
+// Around it.
+
+#[test]
+fn the_loop_id_is_on_every_banner() {
+    let project = bare();
+    let output = run(&project, &["say x"], &["-a", "2", "--loop-id", "build-auth-20260226"]);
+    let shown = output.stdout();
+    assert!(shown.starts_with("run      "), "{shown}");
+    assert_eq!(shown.matches("build-auth-20260226\n").count(), 3, "{shown}");
+    assert!(shown.contains("-build-auth-20260226-2.log"), "{shown}");
+}
+
+#[test]
+fn new_commits_are_pushed_when_that_is_wanted() {
+    let project = bare();
+    let remote = project.base().join("remote.git");
+    project.git(["init", "-q", "--bare", remote.to_str().unwrap()]);
+    project.git(["remote", "add", "origin", remote.to_str().unwrap()]);
+    project.git(["push", "-q", "-u", "origin", "main"]);
+    let commit = "run git commit -q --allow-empty -m work";
+    run(&project, &[commit], &["-a", "1", "--auto-push=false"]);
+    let head = |place: &str| project.git(["-C", place, "rev-parse", "main"]);
+    let remote = remote.to_str().unwrap();
+    assert_ne!(head(remote), head("."));
+    let output = run(&project, &[commit], &["-a", "1", "--auto-push"]);
+    assert!(output.stdout().contains(", pushed"), "{output:?}");
+    assert_eq!(head(remote), head("."));
+}
+
+#[test]
+fn a_session_that_failed_is_told_and_the_loop_goes_on() {
+    let project = bare();
+    let output = run(&project, &["exit 3", "touch .ralph-complete"], &["-a", "5"]);
+    assert_code(&output, 0);
+    assert!(output.stdout().contains("✗ failed"), "{output:?}");
+}
+
+#[test]
+fn an_agent_that_is_not_there_is_an_error() {
+    let project = bare();
+    let output = run(&project, &[""], &["-a", "1", "--command", "no-such-claude"]);
+    assert!(output.fails(1).contains("the agent `no-such-claude` was not found"));
+}
+
+#[test]
+fn formats_are_those_of_a_run() {
+    let project = bare();
+    let output = run(&project, &["say x | touch .ralph-complete"], &["3", "--format", "jsonl"]);
+    assert_code(&output, 0);
+    let events: Vec<Value> =
+        output.stdout().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let kinds: Vec<&str> = events.iter().map(|it| it["type"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["start", "iteration_start", "text", "iteration_end", "complete"]);
+    assert_eq!(events[1]["task"], Value::Null);
+    let output = run(&project, &["say x | touch .ralph-complete"], &["3", "--format", "json"]);
+    let summary: Value = serde_json::from_str(&output.stdout()).unwrap();
+    assert_eq!((&summary["outcome"], &summary["iterations"]), (&"done".into(), &1.into()));
+}
+
+#[test]
+fn a_limit_is_waited_for_and_does_not_use_up_an_iteration() {
+    let project = bare();
+    let scripts = ["error 529 overloaded Overloaded", "say one", "touch .ralph-complete"];
+    let playing = loop_command(&project, &scripts, &["-a", "2", "--format", "jsonl"]);
+    let mut command = project.command(env!("CARGO_BIN_EXE_ralph-clocked"));
+    command.envs(playing.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.args(playing.get_args());
+    let output = project.run(command, None);
+    assert_code(&output, 0);
+    assert!(output.stdout().contains("\"type\":\"limit_wait\""), "{output:?}");
+}
+
+#[test]
+fn inside_a_project_the_database_is_that_of_the_project() {
+    let project = Project::new();
+    project.write("prompt.md", "x");
+    let output =
+        run(&project, &["run ralph task add Found -d x | touch .ralph-complete"], &["-a", "1"]);
+    assert_code(&output, 0);
+    assert_eq!(project.ralph(["task", "list", "--json"]).json()[0]["title"], "Found");
+}
+
+// Interrupts.
+
+#[track_caller]
+fn interrupted(script: &str, signals: &[Signal]) -> (Project, Vec<String>, std::time::Duration) {
+    let project = bare();
+    let running = project.start(loop_command(&project, &[script], &["-a", "5"]));
+    while !running.next_line().expect("it has ended").contains("ready") {}
+    let began = Instant::now();
+    let send = |signal: Signal| {
+        let _ = kill_process(Pid::from_raw(running.id().cast_signed()).unwrap(), signal);
+    };
+    let (first, others) = signals.split_first().unwrap();
+    send(*first);
+    if !others.is_empty() {
+        // Two signals at once are one.
+        while !running.next_line().expect("it has ended").contains("Ctrl+C again") {}
+        others.iter().for_each(|signal| send(*signal));
+    }
+    let (status, lines, stderr) = running.finish();
+    assert_eq!(status.code(), Some(130), "{lines:?} {stderr}");
+    project.assert_nothing_left();
+    assert_no_sentinel(&project);
+    (project, lines, began.elapsed())
+}
+
+#[test]
+fn the_first_interrupt_lets_claude_clean_up_and_says_so() {
+    let (_, lines, _) = interrupted("touch .ralph-ding | say ready | hang", &[Signal::INT]);
+    let said = "waiting for claude to finish; Ctrl+C again to kill it";
+    assert!(lines.iter().any(|line| line == said), "{lines:?}");
+    assert!(!lines.iter().any(|line| line.contains("━━ 2/5")), "{lines:?}");
+}
+
+#[test]
+fn a_second_interrupt_and_a_termination_kill_at_once() {
+    let deaf = "ignore SIGINT | ignore SIGTERM | orphan-setsid | say ready | hang";
+    for signals in [&[Signal::INT, Signal::INT][..], &[Signal::TERM], &[Signal::HUP]] {
+        let (_, _, took) = interrupted(deaf, signals);
+        assert!(took.as_secs() < 8, "{took:?}");
+    }
+}
+
+#[test]
+fn the_pause_between_iterations_can_be_interrupted() {
+    let project = bare();
+    let mut command = loop_command(&project, &["say ready"], &["-a", "5"]);
+    command.env("RALPH_LOOP_PAUSE_SECS", "600");
+    let running = project.start(command);
+    while !running.next_line().expect("it has ended").contains("iteration complete") {}
+    kill_process(Pid::from_raw(running.id().cast_signed()).unwrap(), Signal::INT).unwrap();
+    let (status, lines, _) = running.finish();
+    assert_eq!(status.code(), Some(130), "{lines:?}");
+    assert!(lines.iter().any(|line| line == "interrupted"), "{lines:?}");
+    project.assert_nothing_left();
+}
+
+// At the terminal.
+
+#[test]
+fn without_afk_claude_has_the_terminal_and_a_ding_rings() {
+    let project = bare();
+    let line = project.base().join("line");
+    let script = format!(
+        "expect-terminal | expect-arg -- Do the next thing. | say hello | touch .ralph-ding \
+         | read-line {} | touch .ralph-complete",
+        line.display()
+    );
+    let mut terminal = Terminal::start(&loop_command(&project, &[&script], &["3"]));
+    terminal.wait_for("hello");
+    let deadline = Instant::now() + DEADLINE;
+    let ding = project.root().join(".ralph-ding");
+    wait_until(deadline, || (!ding.exists() && terminal.bells() > 0).then_some(())).unwrap();
+    terminal.press("an answer\n");
+    let (code, screen) = terminal.finish();
+    assert_eq!(code, 0, "{screen}");
+    assert_eq!(fs::read_to_string(line).unwrap(), "an answer\n");
+    assert!(screen.contains("the loop is complete: `.ralph-complete` was made"), "{screen}");
+    project.assert_nothing_left();
+    assert_no_sentinel(&project);
+}
+
+#[test]
+fn ctrl_c_at_the_terminal_ends_claude_and_then_the_loop() {
+    let project = bare();
+    let mut terminal = Terminal::start(&loop_command(&project, &["say hello | hang"], &["3"]));
+    terminal.wait_for("hello").press("\x03");
+    let (code, screen) = terminal.finish();
+    assert_eq!(code, 130, "{screen}");
+    assert!(terminal.is_sane(), "{screen}");
+    project.assert_nothing_left();
+}
+
+#[test]
+fn without_a_terminal_it_goes_on_as_afk() {
+    let project = bare();
+    let output = run(&project, &["touch .ralph-complete"], &["1"]);
+    assert_code(&output, 0);
+    assert_eq!(output.stderr(), "this is no terminal: going on as with --afk\n");
+}
