@@ -9,12 +9,15 @@ mod converse;
 mod descendants;
 mod facts;
 mod foreground;
+mod keys;
 mod lines;
 pub mod log;
 mod process;
 mod scratch;
+mod screen;
 mod stream;
 mod supervisor;
+mod terminal;
 mod watch;
 mod wire;
 

@@ -29,7 +29,9 @@ impl Terminal {
         let size = PtySize { rows, cols, pixel_width: 0, pixel_height: 0 };
         let pair = native_pty_system().openpty(size).unwrap();
         let child = pair.slave.spawn_command(builder(command)).unwrap();
-        let screen = Arc::new(Mutex::new(vt100::Parser::new(rows, cols, 10_000)));
+        let emulation =
+            vt100::Parser::new(rows.try_into().unwrap(), cols.try_into().unwrap(), 10_000);
+        let screen = Arc::new(Mutex::new(emulation));
         let (mut output, shown) = (pair.master.try_clone_reader().unwrap(), Arc::clone(&screen));
         thread::spawn(move || {
             let mut buffer = [0; 4096];
