@@ -89,6 +89,16 @@ impl Session {
         invocation
     }
 
+    /// Work that is shown in a terminal as Claude Code itself shows it. It begins with `opening`, and
+    /// tells what happens by hooks in `settings`, a file.
+    pub fn show(&self, opening: &str, settings: &Path, permission: &Permission) -> Invocation {
+        let mut invocation = self.invocation();
+        invocation.arguments.extend(["--settings".into(), settings.into()]);
+        self.allow(permission, &mut invocation);
+        invocation.arguments.extend(["--".into(), opening.into()]);
+        invocation
+    }
+
     /// Unattended work that the person has agreed to, such as building a plan into tasks.
     pub fn build(&self, prompt: PathBuf, permission: &Permission) -> Invocation {
         self.unattended(prompt, permission)
@@ -125,6 +135,12 @@ impl Session {
             ]
             .map(OsString::from),
         );
+        self.allow(permission, &mut invocation);
+        invocation.stdin = Some(prompt);
+        invocation
+    }
+
+    fn allow(&self, permission: &Permission, invocation: &mut Invocation) {
         match permission {
             Permission::Everything => {
                 invocation.arguments.push("--dangerously-skip-permissions".into());
@@ -136,8 +152,6 @@ impl Session {
         if !self.background_tasks {
             invocation.variables.push(("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", "1".into()));
         }
-        invocation.stdin = Some(prompt);
-        invocation
     }
 
     fn invocation(&self) -> Invocation {

@@ -61,7 +61,7 @@ impl Report {
 #[derive(Debug)]
 pub struct Mailbox {
     sender: SyncSender<Input>,
-    receiver: Receiver<Input>,
+    pub(super) receiver: Receiver<Input>,
 }
 
 impl Mailbox {
@@ -174,6 +174,8 @@ impl Session {
                     self.marker.end();
                     drain_until = Some(Instant::now() + DRAIN);
                 }
+                // Only a terminal has such.
+                Some(Input::Child(_, Message::Typed | Message::Told(_))) => {}
                 Some(Input::Request(request)) => self.request(request, listener),
                 None => {}
             }

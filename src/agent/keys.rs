@@ -19,6 +19,8 @@ const PASTE_ENDS: &[u8] = b"\x1b[201~";
 pub(super) enum Key<'a> {
     /// This belongs to the agent.
     Forward(&'a [u8]),
+    /// So does this, but nobody has typed it: it tells of the mouse, or answers a question.
+    Report(&'a [u8]),
     /// The session is to end.
     Stop,
     /// The session is to end at once.
@@ -131,6 +133,12 @@ impl Keys {
                 self.end_sequence();
                 self.press(key, &rest, now, each);
             }
+            None if is_report(&self.sequence) => {
+                let rest = self.sequence.split_off(self.passed_on);
+                self.end_sequence();
+                self.forward(each);
+                each(Key::Report(&rest));
+            }
             None => {
                 let pastes = self.sequence == PASTE_BEGINS;
                 self.end_sequence();
@@ -175,6 +183,15 @@ impl Keys {
             each(Key::Forward(&self.ready));
             self.ready.clear();
         }
+    }
+}
+
+/// Whether a sequence is a report of the terminal: of the mouse, the focus, the window or itself.
+fn is_report(sequence: &[u8]) -> bool {
+    match &sequence[2..] {
+        [b'I' | b'O'] | [b'<'..=b'?', ..] => true,
+        [_, .., last] => matches!(last, b'R' | b'n' | b't' | b'y'),
+        _ => false,
     }
 }
 
@@ -227,7 +244,9 @@ mod tests {
         let mut now = Instant::now();
         let mut shown = String::new();
         let mut show = |key: Key<'_>| match key {
-            Key::Forward(bytes) => shown.push_str(&bytes.escape_ascii().to_string()),
+            Key::Forward(bytes) | Key::Report(bytes) => {
+                shown.push_str(&bytes.escape_ascii().to_string())
+            }
             Key::Stop => shown.push_str("<STOP>"),
             Key::Kill => shown.push_str("<KILL>"),
         };
@@ -308,6 +327,24 @@ mod tests {
     }
 
     #[test]
+    fn what_nobody_typed_is_told_apart() {
+        let check = |bytes: &[u8], reports: usize| {
+            let mut count = 0;
+            Keys::default().read(bytes, Instant::now(), &mut |key| {
+                count += usize::from(matches!(key, Key::Report(_)));
+            });
+            assert_eq!(count, reports, "{}", bytes.escape_ascii());
+        };
+        for report in [&b"\x1b[<35;10;5M"[..], b"\x1b[I", b"\x1b[O", b"\x1b[?62;4c", b"\x1b[24;80R"]
+        {
+            check(report, 1);
+        }
+        for typed in [&b"a"[..], b"\x1b[A", b"\x1b[3~", b"\x1b[1;5C", b"\x1b[97;5u", b"\x1bOP"] {
+            check(typed, 0);
+        }
+    }
+
+    #[test]
     fn a_paste_is_text_whatever_it_holds() {
         check(
             &[(0, b"\x1b[200~\x03\x03\x1c\x1b[99;5u\x1b[99;5u\x1b[201~")],
@@ -337,7 +374,7 @@ mod tests {
         let mut got = Vec::new();
         let mut each = |key: Key<'_>| match key {
             Key::Forward(bytes) => got.extend_from_slice(bytes),
-            Key::Stop | Key::Kill => unreachable!(),
+            Key::Report(_) | Key::Stop | Key::Kill => unreachable!(),
         };
         keys.read(b"x\x1b", now, &mut each);
         assert_eq!(keys.deadline(), Some(now + PATIENCE));
@@ -391,7 +428,7 @@ mod tests {
         let (mut keys, now) = (Keys::default(), Instant::now());
         let (mut forwarded, mut ours) = (Vec::new(), 0);
         let mut each = |key: Key<'_>| match key {
-            Key::Forward(bytes) => forwarded.extend_from_slice(bytes),
+            Key::Forward(bytes) | Key::Report(bytes) => forwarded.extend_from_slice(bytes),
             Key::Stop | Key::Kill => ours += 1,
         };
         let mut rest = text;

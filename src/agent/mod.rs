@@ -7,17 +7,26 @@ use std::process::ExitCode;
 mod claude;
 mod converse;
 mod descendants;
+mod dialog;
 mod facts;
 mod foreground;
+mod hook;
+mod keyboard;
 mod keys;
 mod lines;
 pub mod log;
+mod mirror;
+mod opening;
 mod process;
+mod pty;
 mod scratch;
 mod screen;
+mod stage;
+mod story;
 mod stream;
 mod supervisor;
 mod terminal;
+mod transcript;
 mod watch;
 mod wire;
 
@@ -26,8 +35,12 @@ pub use converse::{Input, Listener, Mailbox, Report, converse};
 pub use descendants::end_marked;
 pub use facts::{Exit, Facts, Observer, Trouble};
 pub use foreground::{HandedBack, hand_over};
+pub use hook::Hooks;
 pub use lines::Lines;
+pub use mirror::NoTerminal;
+pub use opening::open_in_pty;
 pub use process::{ProgramNotFound, find_program};
+pub use pty::{PtyOptions, converse_in_pty};
 pub use scratch::Scratch;
 pub use stream::Parser;
 pub use watch::{EndedBy, Limits, Request};
@@ -38,6 +51,8 @@ pub fn backstage(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCo
     match role.to_str()? {
         supervisor::SUPERVISE => Some(supervisor::supervise(arguments)),
         foreground::ATTEND => Some(foreground::attend(arguments)),
+        stage::STAGE => Some(stage::direct(arguments)),
+        hook::HOOK => Some(hook::pass_on(arguments)),
         _ => None,
     }
 }

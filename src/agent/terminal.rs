@@ -18,7 +18,7 @@ const USUAL: Winsize = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel
 /// reports of mouse, focus and colour scheme, bracketed paste, the keyboard protocols, odd key codes,
 /// other character sets and colours. The cursor is saved first: leaving the alternate screen brings it
 /// back to where it was saved, even if there was nothing to leave.
-const RESET: &[u8] = b"\x1b7\x1b[?1049l\x1b[?2026l\x1b[?25h\x1b[?7h\
+pub(super) const RESET: &[u8] = b"\x1b7\x1b[?1049l\x1b[?2026l\x1b[?25h\x1b[?7h\
     \x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2031l\x1b[?2004l\
     \x1b[<u\x1b[>4m\x1b[?1l\x1b>\x1b(B\x1b[0m";
 
