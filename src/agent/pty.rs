@@ -227,7 +227,8 @@ impl Session {
             // Whoever types wants to go on.
             self.watch.settle(None);
             if let Some(story) = &mut self.story {
-                story.answered();
+                story.typed();
+                self.watch.set_busy(story.is_busy());
             }
         }
         if typed.stop {

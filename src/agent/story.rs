@@ -62,9 +62,10 @@ impl Story {
         !self.tools.is_empty()
     }
 
-    /// Somebody is at the keyboard.
-    pub(super) fn answered(&mut self) {
+    /// Somebody is at the keyboard: a question may be answered, and a tool interrupted without a word.
+    pub(super) fn typed(&mut self) {
         self.question = None;
+        self.tools.clear();
     }
 
     /// Takes an event into account; what is none means nothing.
@@ -246,6 +247,9 @@ mod tests {
         assert!(!busy(&[START, PROMPT, TOOL, ASK]));
         assert!(!busy(&[START, PROMPT, TOOL, STOP]));
         assert!(!busy(&[START, PROMPT, TOOL, PROMPT]));
+        let (_, mut story) = told(&[START, PROMPT, TOOL]);
+        story.typed();
+        assert!(!story.is_busy(), "a key may have interrupted it, of which nothing is told");
     }
 
     #[test]
