@@ -4,7 +4,9 @@
 use std::fmt;
 use std::io::{self, PipeReader};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags, open};
@@ -15,6 +17,8 @@ use rustix::termios::{isatty, tcsetwinsize};
 
 use super::terminal::{self, RawTerminal};
 
+/// How long a terminal that nobody reads is waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// How much is read at a time.
 const CHUNK: usize = 64 << 10;
 
@@ -106,7 +110,15 @@ impl Display {
 
 impl Drop for Display {
     fn drop(&mut self) {
-        *self.gate.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        let deadline = Instant::now() + PATIENCE;
+        // Something is being written that nobody may ever read.
+        while Instant::now() < deadline {
+            match self.gate.try_lock() {
+                Ok(mut open) => return *open = false,
+                Err(TryLockError::Poisoned(open)) => return *open.into_inner() = false,
+                Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(1)),
+            }
+        }
     }
 }
 

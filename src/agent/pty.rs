@@ -8,7 +8,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use rustix::stdio::stdout;
 
 use super::claude::Invocation;
 use super::converse::{Input, Listener, Mailbox, Report};
@@ -281,7 +280,7 @@ impl Session {
         drop(display);
         if !screen.at_line_start() {
             // Whoever writes next begins a line.
-            let _ = terminal::write_all(stdout(), b"\r\n");
+            terminal::write_soon(b"\r\n");
         }
         let ended_by = watch.ended_by();
         let mut facts = match story {

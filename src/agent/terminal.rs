@@ -3,8 +3,9 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::stdio::{stdin, stdout};
 use rustix::termios::{
@@ -13,6 +14,9 @@ use rustix::termios::{
 
 /// The size of a terminal that does not tell.
 const USUAL: Winsize = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+
+/// How long a terminal that nobody reads is waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Leaves the alternate screen, shows the cursor, ends an update that was not finished, and turns off
 /// reports of mouse, focus and colour scheme, bracketed paste, the keyboard protocols, odd key codes,
@@ -35,16 +39,15 @@ impl SavedTerminal {
     }
 
     pub(super) fn restore(&self) {
-        let _ = tcsetattr(stdin(), OptionalActions::Drain, &self.modes);
+        let _ = tcsetattr(stdin(), OptionalActions::Now, &self.modes);
     }
 
     /// An agent that could not clean up has left the screen, too, as it wanted it.
     pub(super) fn restore_with_screen(&self) {
-        self.restore();
         if isatty(stdout()) {
-            // Whoever has closed the terminal does not see it any more.
-            let _ = write_all(stdout(), RESET);
+            write_soon(RESET);
         }
+        self.restore();
     }
 }
 
@@ -67,7 +70,7 @@ impl RawTerminal {
     pub(super) fn again(&self) -> io::Result<()> {
         let mut modes = self.saved.modes.clone();
         modes.make_raw();
-        Ok(tcsetattr(stdin(), OptionalActions::Drain, &modes)?)
+        Ok(tcsetattr(stdin(), OptionalActions::Now, &modes)?)
     }
 }
 
@@ -97,4 +100,19 @@ pub(super) fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) -> rustix::io::Res
         }
     }
     Ok(())
+}
+
+/// Writes a few bytes to the user's terminal, unless nobody reads it for a while: we do not hang because
+/// of it. A byte at a time, because nobody can say how many there is room for.
+pub(super) fn write_soon(bytes: &[u8]) {
+    let deadline = Instant::now() + PATIENCE;
+    for byte in bytes {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let out = stdout();
+        let mut fds = [PollFd::new(&out, PollFlags::OUT)];
+        let ready = poll(&mut fds, Timespec::try_from(left).ok().as_ref());
+        if ready == Ok(0) || write_all(out, std::slice::from_ref(byte)).is_err() {
+            return;
+        }
+    }
 }

@@ -10,6 +10,7 @@ mod harness;
 mod interview;
 mod logs;
 mod output;
+mod pty;
 mod refusals;
 mod render;
 mod session;

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use ralph::agent::{
-    Invocation, Listener, Mailbox, NoTerminal, Permission, PtyOptions, Scratch, converse_in_pty,
-    open_in_pty,
+    Invocation, Listener, Mailbox, NoTerminal, Permission, PtyOptions, Scratch, Session,
+    converse_in_pty, open_in_pty,
 };
 use ralph::engine::forward_signals;
 use ralph::event::AgentEvent;
@@ -54,8 +54,9 @@ pub(crate) fn run(terminal: &Terminal, options: &Options) -> Result<()> {
     };
     let scratch = Scratch::new(&std::env::temp_dir())?;
     let prompt = fs::read_to_string(&options.prompt)?;
+    let session = Session { scratch: Some(scratch.path().to_owned()), ..options.session()? };
     let (mut invocation, hooks) =
-        open_in_pty(&options.session()?, &prompt, &Permission::Everything, &scratch)?;
+        open_in_pty(&session, &prompt, &Permission::Everything, &scratch)?;
     if !terminal.hooks {
         invocation = Invocation { arguments: options.agent[1..].to_vec(), ..invocation };
     }
