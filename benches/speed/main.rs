@@ -13,6 +13,7 @@ mod graphs;
 mod measure;
 mod project;
 mod table;
+mod terminal;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -34,6 +35,7 @@ const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("crowd", crowd::claims),
     ("commands", commands::times),
     ("memory", commands::memory),
+    ("pty", terminal::sessions),
 ];
 
 /// How large the graphs are to be.

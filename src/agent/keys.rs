@@ -245,7 +245,7 @@ mod tests {
         let mut shown = String::new();
         let mut show = |key: Key<'_>| match key {
             Key::Forward(bytes) | Key::Report(bytes) => {
-                shown.push_str(&bytes.escape_ascii().to_string())
+                shown.push_str(&bytes.escape_ascii().to_string());
             }
             Key::Stop => shown.push_str("<STOP>"),
             Key::Kill => shown.push_str("<KILL>"),

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{Errno, FdFlags, fcntl_setfd, ioctl_fionbio};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -19,8 +19,10 @@ use super::terminal::{self, RawTerminal};
 
 /// How long a terminal that nobody reads is waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How much is read at a time.
-const CHUNK: usize = 64 << 10;
+/// How much is read at a time, and handed on together.
+const CHUNK: usize = 32 << 10;
+/// How long output that has been shown may wait for more, to be handed on together.
+const MOMENT: Duration = Duration::from_millis(5);
 
 /// Why a session can't have a terminal. It can be held without.
 #[derive(Debug)]
@@ -122,34 +124,54 @@ impl Drop for Display {
     }
 }
 
-/// Shows what the agent shows, until it has closed its terminal or the other end of `stopped` is
-/// closed, and hands it on to `each` afterwards.
+/// Shows what the agent shows, until it has closed its terminal or the other end of `stopped` is closed.
+/// What has been shown is collected for a moment, and then handed on to `each`.
 pub(super) fn copy(
     agent: &OwnedFd,
     gate: &Gate,
     stopped: &PipeReader,
-    mut each: impl FnMut(&[u8]),
+    mut each: impl FnMut(Vec<u8>),
 ) {
     let mut buffer = vec![0; CHUNK];
+    let mut shown = Vec::new();
     loop {
         match rustix::io::read(agent, &mut buffer) {
-            Ok(0) => return,
-            Ok(count) => {
+            Ok(count @ 1..) => {
                 show(&buffer[..count], gate);
-                each(&buffer[..count]);
+                shown.extend_from_slice(&buffer[..count]);
             }
             Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => {
-                let input = PollFlags::IN;
-                let mut fds = [PollFd::new(agent, input), PollFd::new(stopped, input)];
-                let _ = poll(&mut fds, None);
-                if fds[0].revents().is_empty() && !fds[1].revents().is_empty() {
-                    return;
-                }
-            }
+            Err(Errno::AGAIN) => match wait(agent, stopped, !shown.is_empty()) {
+                Wake::Output => {}
+                Wake::Pause => each(std::mem::take(&mut shown)),
+                Wake::Stopped => break,
+            },
             // The last one that had it has closed it.
-            Err(_) => return,
+            Ok(_) | Err(_) => break,
         }
+        if shown.len() >= CHUNK {
+            each(std::mem::take(&mut shown));
+        }
+    }
+    if !shown.is_empty() {
+        each(shown);
+    }
+}
+
+enum Wake {
+    Output,
+    Pause,
+    Stopped,
+}
+
+fn wait(agent: &OwnedFd, stopped: &PipeReader, briefly: bool) -> Wake {
+    let input = PollFlags::IN;
+    let mut fds = [PollFd::new(agent, input), PollFd::new(stopped, input)];
+    let pause = briefly.then(|| Timespec::try_from(MOMENT).ok()).flatten();
+    match poll(&mut fds, pause.as_ref()) {
+        Ok(0) => Wake::Pause,
+        _ if fds[0].revents().is_empty() && !fds[1].revents().is_empty() => Wake::Stopped,
+        _ => Wake::Output,
     }
 }
 

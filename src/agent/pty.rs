@@ -85,7 +85,7 @@ pub fn converse_in_pty(
     }
     let (agent, gate, post_output) = (ours.clone(), display.gate(), post.clone());
     let copy = move || {
-        mirror::copy(&agent, &gate, &stopped, |it| post_output(Message::Output(it.to_vec())));
+        mirror::copy(&agent, &gate, &stopped, |it| post_output(Message::Output(it)));
     };
     let process = Process::of(supervisor, copy, post);
     let sender = mailbox.sender();

@@ -4,7 +4,7 @@
 
 use std::num::NonZeroU16;
 
-use memchr::memmem;
+use memchr::{memchr, memmem, memrchr_iter};
 
 /// How many lines are kept that have left the screen at its top.
 const SCROLLBACK: usize = 1_000;
@@ -13,12 +13,18 @@ const MOST_ROWS: u16 = 300;
 const MOST_COLUMNS: u16 = 500;
 /// Longer than any sequence that leaves the alternate screen.
 const LONGEST: usize = 32;
+/// How much is collected before it is emulated: of a flood of lines, only the last will be left.
+const COLLECTED: usize = 512 << 10;
+/// So many lines in a row leave nothing of what was there before.
+const ALL_LINES: usize = SCROLLBACK + MOST_ROWS as usize;
 
 const PRIVATE: &[u8] = b"\x1b[?";
 
 /// The emulated terminal of one session. It never holds more than a screen and a bounded scrollback.
 pub(super) struct Screen {
     emulation: vt100::Parser,
+    /// What has been shown but not emulated yet.
+    waiting: Vec<u8>,
     /// What stood on the alternate screen when it was left: a program that cleans up behind itself takes
     /// its last words with it.
     left: String,
@@ -30,37 +36,38 @@ impl Screen {
     pub(super) fn new(rows: u16, columns: u16) -> Screen {
         let emulation =
             vt100::Parser::new(within(rows, MOST_ROWS), within(columns, MOST_COLUMNS), SCROLLBACK);
-        Screen { emulation, left: String::new(), held: Vec::new() }
+        Screen { emulation, waiting: Vec::new(), left: String::new(), held: Vec::new() }
     }
 
     pub(super) fn resize(&mut self, rows: u16, columns: u16) {
+        self.catch_up();
         self.emulation.set_size(within(rows, MOST_ROWS), within(columns, MOST_COLUMNS));
     }
 
     /// Shows these bytes.
     pub(super) fn feed(&mut self, bytes: &[u8]) {
-        if self.held.is_empty() {
-            self.show(bytes);
-        } else {
-            let mut whole = std::mem::take(&mut self.held);
-            whole.extend_from_slice(bytes);
-            self.show(&whole);
+        self.waiting.extend_from_slice(bytes);
+        if self.waiting.len() >= COLLECTED {
+            self.catch_up();
         }
     }
 
     /// What can be seen at this moment.
-    pub(super) fn visible(&self) -> String {
+    pub(super) fn visible(&mut self) -> String {
+        self.catch_up();
         self.emulation.screen().contents()
     }
 
     /// Whether the cursor stands at the beginning of a line.
-    pub(super) fn at_line_start(&self) -> bool {
+    pub(super) fn at_line_start(&mut self) -> bool {
+        self.catch_up();
         self.emulation.screen().cursor_position().1 == 0
     }
 
     /// All that was shown, as far as it is kept: the alternate screen when it was left last, what has
     /// left the screen at its top, and what can be seen.
     pub(super) fn text(&mut self) -> String {
+        self.catch_up();
         let mut text = self.left.clone();
         if !text.is_empty() {
             text.push('\n');
@@ -80,6 +87,17 @@ impl Screen {
         text
     }
 
+    /// Emulates what is waiting, without the lines that others have pushed out since.
+    fn catch_up(&mut self) {
+        let mut bytes = std::mem::take(&mut self.waiting);
+        bytes.splice(..0, self.held.drain(..));
+        let (first, last) = without_passing_lines(&bytes);
+        self.show(first);
+        self.show(last);
+        bytes.clear();
+        self.waiting = bytes;
+    }
+
     fn show(&mut self, mut bytes: &[u8]) {
         while let Some(at) = memmem::find(bytes, PRIVATE) {
             let (before, sequence) = bytes.split_at(at);
@@ -92,7 +110,7 @@ impl Screen {
             };
             let (sequence, rest) = sequence.split_at(length);
             if leaves_alternate_screen(sequence) && self.emulation.screen().alternate_screen() {
-                self.left = self.visible();
+                self.left = self.emulation.screen().contents();
             }
             self.emulation.process(sequence);
             bytes = rest;
@@ -107,6 +125,33 @@ impl Screen {
 
 fn within(size: u16, most: u16) -> NonZeroU16 {
     NonZeroU16::new(size.min(most)).unwrap_or(NonZeroU16::MIN)
+}
+
+/// The beginning and the end of what is to be shown; nothing of what stands between them would be left.
+fn without_passing_lines(bytes: &[u8]) -> (&[u8], &[u8]) {
+    let lines = end_of_last_jump(bytes);
+    let last = memrchr_iter(b'\n', &bytes[lines..]).nth(ALL_LINES);
+    match last {
+        Some(at) => (&bytes[..lines], &bytes[lines + at + 1..]),
+        None => (bytes, &[]),
+    }
+}
+
+/// Where the lines begin that do nothing but follow each other: no jumps of the cursor, no modes, only
+/// text and its colours.
+fn end_of_last_jump(bytes: &[u8]) -> usize {
+    let jumps = |at: usize| match bytes[at] {
+        b'\n' | b'\r' | b'\t' | 0x07 | 0x20.. => false,
+        0x1b => !is_colour(&bytes[at..]),
+        _ => true,
+    };
+    let Some(jump) = (0..bytes.len()).rev().find(|&at| jumps(at)) else { return 0 };
+    memchr(b'\n', &bytes[jump..]).map_or(bytes.len(), |end| jump + end + 1)
+}
+
+fn is_colour(sequence: &[u8]) -> bool {
+    let Some(rest) = sequence.strip_prefix(b"\x1b[") else { return false };
+    rest.iter().find(|byte| !(b'0'..=b';').contains(byte)) == Some(&b'm')
 }
 
 /// How long the sequence is that these bytes begin with; none if its end is missing.
@@ -189,6 +234,7 @@ mod tests {
         for cut in 0..bytes.len() {
             let mut screen = Screen::new(5, 40);
             screen.feed(&bytes[..cut]);
+            screen.catch_up();
             screen.feed(&bytes[cut..]);
             assert_eq!(screen.text(), "all done\nbefore\nafter", "{cut}");
         }
@@ -208,6 +254,26 @@ mod tests {
     }
 
     #[test]
+    fn lines_that_pass_are_not_emulated_and_not_missed() {
+        let line = |number: usize| format!("\x1b[32mline\x1b[0m {number} wraps here\r\n");
+        let many: String = (0..5_000).map(line).collect();
+        let beginnings =
+            ["", "\x1b[2;4r", "\x1b[?1049h", "\x1b[3;3H\x1b[1;31m", "half a", "\x1bPq"];
+        for beginning in beginnings {
+            let bytes = [beginning, &many, "the end"].concat();
+            let mut at_once = Screen::new(5, 12);
+            at_once.feed(bytes.as_bytes());
+            assert!(without_passing_lines(bytes.as_bytes()).1.len() < bytes.len() / 2);
+            let mut line_by_line = Screen::new(5, 12);
+            for line in bytes.split_inclusive('\n') {
+                line_by_line.feed(line.as_bytes());
+                line_by_line.catch_up();
+            }
+            assert_eq!(at_once.text(), line_by_line.text(), "{beginning:?}");
+        }
+    }
+
+    #[test]
     fn memory_is_bounded_however_long_it_runs() {
         let mut screen = Screen::new(24, 80);
         for _ in 0..200 {
@@ -216,8 +282,9 @@ mod tests {
             screen.feed("1;".repeat(50).as_bytes());
         }
         assert_eq!(screen.emulation.screen().scrollback_len(), SCROLLBACK);
-        assert!(screen.held.len() <= LONGEST);
+        assert!(screen.waiting.capacity() <= 4 * COLLECTED);
         assert!(screen.text().len() < 100_000);
+        assert!(screen.held.len() <= LONGEST);
     }
 
     fn text() -> impl Strategy<Value = Vec<u8>> {
@@ -255,6 +322,7 @@ mod tests {
             for cut in cuts {
                 let (now, later) = rest.split_at(cut.min(rest.len()));
                 screen.feed(now);
+                screen.catch_up();
                 rest = later;
             }
             screen.feed(rest);

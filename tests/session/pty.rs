@@ -61,7 +61,7 @@ pub(crate) fn run(terminal: &Terminal, options: &Options) -> Result<()> {
         invocation = Invocation { arguments: options.agent[1..].to_vec(), ..invocation };
     }
     let hooks = terminal.hooks.then_some(&hooks);
-    let mut log = Vec::new();
+    let mut log = Tail::default();
     let result = converse_in_pty(&invocation, hooks, pty, &mailbox, &mut log, &mut teller);
     let report = match result {
         Err(error) if error.is::<NoTerminal>() => {
@@ -72,7 +72,7 @@ pub(crate) fn run(terminal: &Terminal, options: &Options) -> Result<()> {
     };
     let mut facts = facts(&report);
     facts["threads_left"] = json!(threads_left(OWN_THREADS));
-    facts["log"] = json!(String::from_utf8_lossy(&log[log.len().saturating_sub(4096)..]));
+    facts["log"] = json!(String::from_utf8_lossy(&log.0));
     write_whole(&terminal.report, &facts.to_string())?;
     print("the session is over");
     Ok(())
@@ -82,6 +82,22 @@ pub(crate) fn run(terminal: &Terminal, options: &Options) -> Result<()> {
 fn write_whole(path: &PathBuf, text: &str) -> Result<()> {
     let part = path.with_extension("part");
     fs::write(&part, text).and_then(|()| fs::rename(&part, path)).context("the report")
+}
+
+/// A log of which only the end is kept.
+#[derive(Default)]
+struct Tail(Vec<u8>);
+
+impl Write for Tail {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.extend_from_slice(bytes);
+        self.0.drain(..self.0.len().saturating_sub(4096));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 struct Teller {
