@@ -246,7 +246,8 @@ impl Session {
         self.look_at = None;
         self.question = dialog::question(&self.screen.visible());
         if let Some(question) = self.question {
-            listener.event(&AgentEvent::Notice { text: at_first_start(question).into() });
+            let text = format!("the agent asks at its first start {question}").into();
+            listener.event(&AgentEvent::Notice { text });
             listener.caught_up();
             if !self.interactive {
                 self.end(EndedBy::Silence, now);
@@ -288,15 +289,13 @@ impl Session {
             None => facts_of_screen(shown, exit, ended_by),
         };
         if let Some(question) = question {
-            facts.trouble = Some(Trouble::Error(at_first_start(question)));
+            facts.trouble = Some(Trouble::Error(format!(
+                "the agent asks at its first start {question}: start it once by hand in this directory"
+            )));
         }
         listener.caught_up();
         Report { facts, ended_by, stderr: process.stderr(), long_lines: 0, logged: self.logged }
     }
-}
-
-fn at_first_start(question: &str) -> String {
-    format!("the agent asks at its first start {question}: start it once by hand in this directory")
 }
 
 /// What came of a program that tells nothing but what it shows. One that has fallen silent has said it

@@ -286,6 +286,40 @@ mod tests {
     }
 
     #[test]
+    fn whoever_is_busy_may_be_silent() {
+        let (mut watch, start) = watch(Some(500));
+        watch.set_busy(true);
+        assert_eq!(watch.expire(start + after(499)), None);
+        watch.set_busy(false);
+        watch.stir(start + after(399));
+        assert_eq!(watch.deadline(), Some(start + after(499)));
+        watch.set_busy(true);
+        assert_eq!(watch.expire(start + after(500)), Some(Action::Order(Order::Terminate)));
+        assert_eq!(watch.ended_by(), EndedBy::Deadline);
+    }
+
+    #[test]
+    fn whoever_has_had_the_last_word_may_go_on_after_all() {
+        let (mut watch, start) = watch(None);
+        watch.settle(Some(start));
+        watch.stir(start + after(9));
+        assert_eq!(watch.deadline(), Some(start + after(10)), "only words count");
+        watch.settle(None);
+        assert_eq!(watch.expire(start + after(108)), None);
+        assert_eq!(watch.expire(start + after(109)), Some(Action::Order(Order::Terminate)));
+        assert_eq!(watch.ended_by(), EndedBy::Silence);
+    }
+
+    #[test]
+    fn an_end_in_good_order_is_tried_once() {
+        let (mut watch, start) = watch(None);
+        assert_eq!(watch.end(EndedBy::Request, start), Some(Order::Terminate));
+        assert_eq!(watch.end(EndedBy::Silence, start + after(1)), None);
+        assert_eq!(watch.expire(start + after(5)), Some(Action::Order(Order::Kill)));
+        assert_eq!(watch.ended_by(), EndedBy::Request);
+    }
+
+    #[test]
     fn without_a_limit_silence_lasts_for_ever() {
         let start = Instant::now();
         let limits = Limits { silence: None, exit_grace: after(10), deadline: None };
