@@ -48,7 +48,7 @@ impl Screen {
     pub(super) fn feed(&mut self, bytes: &[u8]) {
         self.waiting.extend_from_slice(bytes);
         if self.waiting.len() >= COLLECTED {
-            self.catch_up();
+            self.make_room();
         }
     }
 
@@ -87,15 +87,29 @@ impl Screen {
         text
     }
 
-    /// Emulates what is waiting, without the lines that others have pushed out since.
+    /// Emulates as little as possible of what is waiting: lines that others have pushed out since are
+    /// forgotten, and the last ones may be pushed out yet.
+    fn make_room(&mut self) {
+        let mut bytes = self.take_waiting();
+        let lines = end_of_last_jump(&bytes);
+        let last = memrchr_iter(b'\n', &bytes[lines..]).nth(ALL_LINES);
+        self.show(&bytes[..if last.is_some() { lines } else { bytes.len() }]);
+        bytes.drain(..last.map_or(bytes.len(), |at| lines + at + 1));
+        self.waiting = bytes;
+    }
+
     fn catch_up(&mut self) {
-        let mut bytes = std::mem::take(&mut self.waiting);
-        bytes.splice(..0, self.held.drain(..));
-        let (first, last) = without_passing_lines(&bytes);
-        self.show(first);
-        self.show(last);
+        self.make_room();
+        let mut bytes = self.take_waiting();
+        self.show(&bytes);
         bytes.clear();
         self.waiting = bytes;
+    }
+
+    fn take_waiting(&mut self) -> Vec<u8> {
+        let mut bytes = std::mem::take(&mut self.waiting);
+        bytes.splice(..0, self.held.drain(..));
+        bytes
     }
 
     fn show(&mut self, mut bytes: &[u8]) {
@@ -125,16 +139,6 @@ impl Screen {
 
 fn within(size: u16, most: u16) -> NonZeroU16 {
     NonZeroU16::new(size.min(most)).unwrap_or(NonZeroU16::MIN)
-}
-
-/// The beginning and the end of what is to be shown; nothing of what stands between them would be left.
-fn without_passing_lines(bytes: &[u8]) -> (&[u8], &[u8]) {
-    let lines = end_of_last_jump(bytes);
-    let last = memrchr_iter(b'\n', &bytes[lines..]).nth(ALL_LINES);
-    match last {
-        Some(at) => (&bytes[..lines], &bytes[lines + at + 1..]),
-        None => (bytes, &[]),
-    }
 }
 
 /// Where the lines begin that do nothing but follow each other: no jumps of the cursor, no modes, only
@@ -263,7 +267,9 @@ mod tests {
             let bytes = [beginning, &many, "the end"].concat();
             let mut at_once = Screen::new(5, 12);
             at_once.feed(bytes.as_bytes());
-            assert!(without_passing_lines(bytes.as_bytes()).1.len() < bytes.len() / 2);
+            at_once.make_room();
+            let waiting = at_once.waiting.len();
+            assert!((1..bytes.len() / 2).contains(&waiting), "{beginning:?}: {waiting}");
             let mut line_by_line = Screen::new(5, 12);
             for line in bytes.split_inclusive('\n') {
                 line_by_line.feed(line.as_bytes());
