@@ -15,6 +15,7 @@ mod project;
 mod running;
 mod sandbox;
 mod table;
+mod terminal;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -38,6 +39,7 @@ const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("crowd", crowd::claims),
     ("commands", commands::times),
     ("memory", commands::memory),
+    ("pty", terminal::sessions),
 ];
 
 /// How large the graphs are to be.

@@ -109,7 +109,17 @@ impl Session {
     pub fn conversation(&self, opening: &str, permission: &Permission) -> Invocation {
         let mut invocation = self.invocation();
         permission.grant(&mut invocation);
-        // A message that looks like an option would be one.
+        invocation.arguments.extend(["--".into(), opening.into()]);
+        invocation
+    }
+
+    /// Work that is shown in a terminal as Claude Code itself shows it. It begins with `opening`, and
+    /// tells what happens by hooks in `settings`, a file.
+    pub fn show(&self, opening: &str, settings: &Path, permission: &Permission) -> Invocation {
+        let mut invocation = self.invocation();
+        invocation.arguments.extend(["--settings".into(), settings.into()]);
+        permission.grant(&mut invocation);
+        self.keep_in_front(&mut invocation);
         invocation.arguments.extend(["--".into(), opening.into()]);
         invocation
     }
@@ -154,11 +164,16 @@ impl Session {
         if let Some(budget) = self.budget_usd {
             invocation.arguments.extend(["--max-budget-usd".into(), format!("{budget:.4}").into()]);
         }
+        self.keep_in_front(&mut invocation);
+        invocation.stdin = Some(prompt);
+        invocation
+    }
+
+    /// Nobody would wait for what goes on in the background.
+    fn keep_in_front(&self, invocation: &mut Invocation) {
         if !self.background_tasks {
             invocation.variables.push(("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", "1".into()));
         }
-        invocation.stdin = Some(prompt);
-        invocation
     }
 
     fn invocation(&self) -> Invocation {

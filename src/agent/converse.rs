@@ -63,7 +63,7 @@ impl Report {
 #[derive(Debug)]
 pub struct Mailbox {
     sender: SyncSender<Input>,
-    receiver: Receiver<Input>,
+    pub(super) receiver: Receiver<Input>,
 }
 
 impl Mailbox {
@@ -191,6 +191,8 @@ impl Session {
                     }
                     drain_until = Some(Instant::now() + DRAIN);
                 }
+                // Only a terminal has such.
+                Some(Input::Child(_, Message::Typed | Message::Told(_))) => {}
                 Some(Input::Request(request)) => self.request(request, listener),
                 None => listener.caught_up(),
             }

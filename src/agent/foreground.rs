@@ -1,8 +1,7 @@
 //! A conversation between an agent and the person at the terminal. Ralph hands the terminal over:
 //! agent, supervisor and ralph are one job of the user's shell, and the keys belong to the agent.
 
-use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
+use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, ExitCode, ExitStatus};
 use std::sync::Arc;
@@ -14,7 +13,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, getpgrp, getppid, kill_process, kill_process_group, waitid,
 };
-use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::{flag, low_level};
 
@@ -23,6 +21,7 @@ use super::descendants::Marker;
 use super::facts::Exit;
 use super::process::{exit_of, not_started, supervisor};
 use super::supervisor::{GRACE, Orders, ROUND, Supervisor};
+use super::terminal::SavedTerminal;
 
 /// The first argument that makes a ralph the supervisor of a conversation.
 pub(super) const ATTEND: &str = "__attend";
@@ -67,7 +66,11 @@ pub fn hand_over(invocation: &Invocation) -> Result<HandedBack> {
     // The supervisor may have been killed. If not, there is nothing left to end.
     marker.end();
     let exit = exit_of(status);
-    terminal.restore(exit);
+    match (terminal, exit) {
+        (Some(terminal), Exit::Code(0)) => terminal.restore(),
+        (Some(terminal), Exit::Code(_) | Exit::Signal(_)) => terminal.restore_with_screen(),
+        (None, _) => {}
+    }
     Ok(HandedBack { exit, told_to_end, interrupted: signals.interrupted() })
 }
 
@@ -174,28 +177,3 @@ impl Signals {
         let _ = self.wake.read(&mut [0; 64]);
     }
 }
-
-/// The modes of the terminal before the agent had it.
-struct SavedTerminal {
-    modes: Option<Termios>,
-}
-
-impl SavedTerminal {
-    fn save() -> SavedTerminal {
-        SavedTerminal { modes: tcgetattr(io::stdin().as_fd()).ok() }
-    }
-
-    /// An agent that could not clean up has left the screen, too, as it wanted it.
-    fn restore(self, exit: Exit) {
-        let Some(modes) = self.modes else { return };
-        let _ = tcsetattr(io::stdin().as_fd(), OptionalActions::Drain, &modes);
-        if exit != Exit::Code(0) && rustix::termios::isatty(io::stdout()) {
-            let _ = io::stdout().write_all(RESET.as_bytes()).and_then(|()| io::stdout().flush());
-        }
-    }
-}
-
-/// Leaves the alternate screen, shows the cursor, and turns off mouse reports, focus reports, bracketed
-/// paste, the keyboard protocol of `CSI u` and colours.
-const RESET: &str = "\x1b[?1049l\x1b[?25h\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1004l\
-                     \x1b[?2004l\x1b[<u\x1b[0m";

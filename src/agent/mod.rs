@@ -8,15 +8,27 @@ mod claude;
 mod converse;
 mod descendants;
 mod descriptors;
+mod dialog;
 mod facts;
 mod foreground;
+mod hook;
+mod keyboard;
+mod keys;
 mod lines;
 pub mod log;
+mod mirror;
+mod opening;
 mod process;
+mod pty;
 pub mod sandbox;
 mod scratch;
+mod screen;
+mod stage;
+mod story;
 mod stream;
 mod supervisor;
+mod terminal;
+mod transcript;
 mod watch;
 mod wire;
 
@@ -25,8 +37,12 @@ pub use converse::{Input, Listener, Mailbox, Report, converse};
 pub use descendants::end_marked;
 pub use facts::{Exit, Facts, Observer, Trouble};
 pub use foreground::{HandedBack, hand_over};
+pub use hook::Hooks;
 pub use lines::Lines;
-pub use process::{ProgramNotFound, find_program};
+pub use mirror::NoTerminal;
+pub use opening::{open_in_pty, open_with};
+pub use process::{ProgramNotFound, find_program, knows_hooks};
+pub use pty::{PtyOptions, converse_in_pty};
 pub use scratch::Scratch;
 pub use stream::Parser;
 pub use watch::{EndedBy, Limits, Request};
@@ -39,6 +55,8 @@ pub fn backstage(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCo
         foreground::ATTEND => Some(foreground::attend(arguments)),
         #[cfg(target_os = "linux")]
         sandbox::CONFINE => Some(sandbox::confine(arguments)),
+        stage::STAGE => Some(stage::direct(arguments)),
+        hook::HOOK => Some(hook::pass_on(arguments)),
         _ => None,
     }
 }

@@ -33,6 +33,10 @@ pub enum Message {
     ErrorsClosed,
     /// It has ended, and everything it started.
     Ended(Exit),
+    /// A key was pressed, or the window changed: ask the keyboard.
+    Typed,
+    /// It told this apart from its output.
+    Told(Vec<u8>),
 }
 
 /// A program that is not there.
@@ -72,16 +76,30 @@ impl Process {
         let mut command = supervisor(invocation, SUPERVISE)?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut supervisor = command.spawn().with_context(|| not_started(invocation))?;
-        let (Some(orders), Some(mut stdout), Some(mut stderr)) =
-            (supervisor.stdin.take(), supervisor.stdout.take(), supervisor.stderr.take())
+        let Some(mut stdout) = supervisor.stdout.take() else { unreachable!("it is piped") };
+        let post_output = post.clone();
+        let read_output = move || {
+            pump(&mut stdout, |bytes| post_output(Message::Output(bytes.to_vec())));
+        };
+        Ok(Process::of(supervisor, read_output, post))
+    }
+
+    /// Takes charge of a supervisor whose stdin and stderr are pipes; `read_output` posts what the agent
+    /// writes, and returns when that is all.
+    pub(super) fn of(
+        mut supervisor: Child,
+        read_output: impl FnOnce() + Send + 'static,
+        post: impl Fn(Message) + Clone + Send + 'static,
+    ) -> Process {
+        let (Some(orders), Some(mut stderr)) = (supervisor.stdin.take(), supervisor.stderr.take())
         else {
-            unreachable!("all three are piped")
+            unreachable!("both are piped")
         };
         let tail = Arc::new(Mutex::new(VecDeque::new()));
         let process = Process { orders, stderr: Arc::clone(&tail) };
         let (post_output, post_errors) = (post.clone(), post.clone());
         thread::spawn(move || {
-            pump(&mut stdout, |bytes| post_output(Message::Output(bytes.to_vec())));
+            read_output();
             post_output(Message::OutputClosed);
         });
         thread::spawn(move || {
@@ -89,7 +107,7 @@ impl Process {
             post_errors(Message::ErrorsClosed);
         });
         thread::spawn(move || post(Message::Ended(wait(supervisor))));
-        Ok(process)
+        process
     }
 
     /// Tells the supervisor what to do. If it is gone, so is all it watched over.
@@ -168,6 +186,12 @@ pub(super) fn exit_of(status: ExitStatus) -> Exit {
         Some(signal) => Exit::Signal(signal),
         None => Exit::Code(status.code().unwrap_or(1)),
     }
+}
+
+/// Whether a program is one that tells what it does by hooks. Others are only looked at.
+pub fn knows_hooks(program: &OsStr) -> bool {
+    let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
+    name.contains("claude")
 }
 
 /// The file that a program name means, as a shell in `directory` would find it.

@@ -145,7 +145,7 @@ pub(super) fn supervise(arguments: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 /// The output is the agent's: as long as we had it, too, nobody would see the agent close it.
-fn let_go_of_output() {
+pub(super) fn let_go_of_output() {
     if let Ok(nothing) = OpenOptions::new().write(true).open("/dev/null") {
         let _ = dup2_stdout(&nothing);
         let _ = dup2_stderr(&nothing);
@@ -161,7 +161,7 @@ pub(super) struct Supervisor {
 impl Supervisor {
     /// Follows orders until the agent has ended or everything is to end; returns how long what is
     /// left then has to end by itself.
-    fn watch(&mut self) -> Duration {
+    pub(super) fn watch(&mut self) -> Duration {
         // Not by way of its buffer: what waits there wakes nobody.
         let orders = io::stdin();
         let agent = handle_of(self.agent);

@@ -50,6 +50,8 @@ pub(super) struct Watch {
     last_sign: Instant,
     /// When it had nothing more to say: a result came, or the output was closed.
     settled_at: Option<Instant>,
+    /// Something is going on that may take its time in silence.
+    busy: bool,
     ending: Ending,
 }
 
@@ -74,7 +76,7 @@ pub(super) enum Action {
 
 impl Watch {
     pub(super) fn new(limits: Limits, now: Instant) -> Watch {
-        Watch { limits, last_sign: now, settled_at: None, ending: Ending::No }
+        Watch { limits, last_sign: now, settled_at: None, busy: false, ending: Ending::No }
     }
 
     /// The agent said something.
@@ -87,6 +89,29 @@ impl Watch {
     /// The agent has closed its output.
     pub(super) fn closed(&mut self, now: Instant) {
         self.settled_at = self.settled_at.or(Some(now));
+    }
+
+    /// There was a sign of life that says nothing.
+    pub(super) fn stir(&mut self, now: Instant) {
+        self.last_sign = now;
+    }
+
+    /// Whether silence means nothing for now.
+    pub(super) fn set_busy(&mut self, busy: bool) {
+        self.busy = busy;
+    }
+
+    /// The agent has had its last word, or is about to go on after all.
+    pub(super) fn settle(&mut self, at: Option<Instant>) {
+        self.settled_at = at;
+    }
+
+    /// It is to end in good order, unless it is being ended already.
+    pub(super) fn end(&mut self, why: EndedBy, now: Instant) -> Option<Order> {
+        (self.ending == Ending::No).then(|| {
+            self.ending = Ending::Asked { why, kill_at: now + GRACE };
+            Order::Terminate
+        })
     }
 
     /// A person asks for an end: an interrupt lets the agent finish in its own time, a second one
@@ -120,8 +145,7 @@ impl Watch {
         match self.ending {
             Ending::No => {
                 let (_, why) = self.next_limit().filter(|&(at, _)| at <= now)?;
-                self.ending = Ending::Asked { why, kill_at: now + GRACE };
-                Some(Action::Order(Order::Terminate))
+                self.end(why, now).map(Action::Order)
             }
             Ending::Asked { why, kill_at } if kill_at <= now => {
                 self.ending = Ending::Killed { why, sweep_at: now + GRACE };
@@ -150,6 +174,7 @@ impl Watch {
     fn next_limit(&self) -> Option<(Instant, EndedBy)> {
         let patience = match self.settled_at {
             Some(settled) => Some((settled + self.limits.exit_grace, EndedBy::Lingering)),
+            None if self.busy => None,
             None => self.limits.silence.map(|it| (self.last_sign + it, EndedBy::Silence)),
         };
         let deadline = self.limits.deadline.map(|it| (it, EndedBy::Deadline));
@@ -257,6 +282,40 @@ mod tests {
         let (mut watch, start) = watch(None);
         assert_eq!(watch.requested(Request::Interrupt, start), Order::Interrupt);
         assert_eq!(watch.requested(Request::Interrupt, start + after(1)), Order::Kill);
+        assert_eq!(watch.ended_by(), EndedBy::Request);
+    }
+
+    #[test]
+    fn whoever_is_busy_may_be_silent() {
+        let (mut watch, start) = watch(Some(500));
+        watch.set_busy(true);
+        assert_eq!(watch.expire(start + after(499)), None);
+        watch.set_busy(false);
+        watch.stir(start + after(399));
+        assert_eq!(watch.deadline(), Some(start + after(499)));
+        watch.set_busy(true);
+        assert_eq!(watch.expire(start + after(500)), Some(Action::Order(Order::Terminate)));
+        assert_eq!(watch.ended_by(), EndedBy::Deadline);
+    }
+
+    #[test]
+    fn whoever_has_had_the_last_word_may_go_on_after_all() {
+        let (mut watch, start) = watch(None);
+        watch.settle(Some(start));
+        watch.stir(start + after(9));
+        assert_eq!(watch.deadline(), Some(start + after(10)), "only words count");
+        watch.settle(None);
+        assert_eq!(watch.expire(start + after(108)), None);
+        assert_eq!(watch.expire(start + after(109)), Some(Action::Order(Order::Terminate)));
+        assert_eq!(watch.ended_by(), EndedBy::Silence);
+    }
+
+    #[test]
+    fn an_end_in_good_order_is_tried_once() {
+        let (mut watch, start) = watch(None);
+        assert_eq!(watch.end(EndedBy::Request, start), Some(Order::Terminate));
+        assert_eq!(watch.end(EndedBy::Silence, start + after(1)), None);
+        assert_eq!(watch.expire(start + after(5)), Some(Action::Order(Order::Kill)));
         assert_eq!(watch.ended_by(), EndedBy::Request);
     }
 

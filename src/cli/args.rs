@@ -142,6 +142,8 @@ pub(super) struct RunArgs {
     #[arg(long)]
     pub(super) learn: bool,
     #[command(flatten)]
+    pub(super) pty: PtyArgs,
+    #[command(flatten)]
     pub(super) sandbox: SandboxArgs,
     /// Push new commits after each iteration
     #[arg(long)]
@@ -203,6 +205,8 @@ pub(super) struct LoopArgs {
     #[arg(long, value_name = "IMAGE")]
     pub(super) template: Option<String>,
     #[command(flatten)]
+    pub(super) pty: PtyArgs,
+    #[command(flatten)]
     pub(super) sandbox: SandboxArgs,
     #[command(flatten)]
     pub(super) show: ShowArgs,
@@ -219,6 +223,22 @@ pub(super) struct ShowArgs {
     /// Put the time (UTC) before each line of text
     #[arg(long)]
     pub(super) timestamps: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct PtyArgs {
+    /// Give Claude a terminal of its own, see its own screen, and type into it
+    #[arg(long, conflicts_with = "no_pty")]
+    pub(super) pty: bool,
+    /// The same, but only to look on
+    #[arg(long, conflicts_with = "no_pty")]
+    pub(super) observe: bool,
+    /// Do not, even if the settings say so
+    #[arg(long)]
+    pub(super) no_pty: bool,
+    /// End a session in that terminal after so many seconds without output or a key; 0: never
+    #[arg(long, value_name = "SECONDS")]
+    pub(super) idle_timeout: Option<u32>,
 }
 
 #[derive(Debug, Args)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::args::{RunFormat, SandboxArgs, ShowArgs};
+use super::args::{PtyArgs, RunFormat, SandboxArgs, ShowArgs};
 use super::exit::Exit;
 use super::keyboard::Keyboard;
 use super::notify::{Notifier, Notifying};
@@ -15,7 +15,7 @@ use super::setup::Setup;
 use crate::agent::sandbox::{Cage, Here, choose};
 use crate::agent::{self, Mailbox};
 use crate::engine::{
-    AgentPlan, Clock, Finished, Places, RunEnd, TreeHeld, TreeLock, forward_signals,
+    AgentPlan, Clock, Finished, Places, RunEnd, TerminalPlan, TreeHeld, TreeLock, forward_signals,
 };
 use crate::event::{Event, Problem, Stamped, Summary, View};
 use crate::hint::HintExt;
@@ -52,6 +52,7 @@ pub(super) fn agent_plan(
     settings: &Settings,
     places: &Places,
     sandbox: &SandboxArgs,
+    show: &ShowArgs,
     setup: &Setup,
 ) -> Result<AgentPlan> {
     Ok(AgentPlan {
@@ -62,7 +63,33 @@ pub(super) fn agent_plan(
         background_tasks: settings.agent.background_tasks,
         silence: settings.agent.silence_timeout,
         exit_grace: settings.agent.exit_grace,
+        terminal: terminal_plan(settings, show, setup),
     })
+}
+
+/// The terminal that agents get, if the settings say so and there is one to show it on.
+fn terminal_plan(settings: &Settings, show: &ShowArgs, setup: &Setup) -> Option<TerminalPlan> {
+    if !settings.pty_mode {
+        return None;
+    }
+    if !is_watched(show) {
+        setup.say("PTY mode was asked for, but this is no terminal: going on without");
+        return None;
+    }
+    Some(TerminalPlan { interactive: settings.pty_interactive, idle: settings.idle_timeout })
+}
+
+/// The settings that the flags about terminals stand for.
+pub(super) fn pty_flags(args: &PtyArgs) -> Vec<Flag> {
+    let mut flags = Vec::new();
+    let mut add = |wanted: bool, flag: fn() -> Flag| flags.extend(wanted.then(flag));
+    add(args.pty, || Flag::new("--pty", "pty_mode", true));
+    add(args.observe, || Flag::new("--observe", "pty_mode", true));
+    add(args.observe, || Flag::new("--observe", "pty_interactive", false));
+    add(args.no_pty, || Flag::new("--no-pty", "pty_mode", false));
+    let idle = args.idle_timeout;
+    flags.extend(idle.map(|it| Flag::new("--idle-timeout", "idle_timeout_secs", i64::from(it))));
+    flags
 }
 
 /// What holds the sessions here.

@@ -4,19 +4,22 @@
 use std::collections::HashSet;
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
 use super::clock::Clock;
 use super::command;
-use super::plan::{AgentPlan, Places};
+use super::plan::{AgentPlan, Places, TerminalPlan};
 use super::relay::Relay;
 use super::stop::{Bounds, Used};
-use crate::agent::sandbox::Stance;
-use crate::agent::{self, Input, Invocation, Listener, Mailbox, Report, Request, Trouble};
+use crate::agent::sandbox::{Held, Stance};
+use crate::agent::{
+    self, Input, Invocation, Listener, Mailbox, NoTerminal, PtyOptions, Report, Request, Scratch,
+    Session, Trouble,
+};
 use crate::dag::RunId;
-use crate::event::{Activity, Event, LimitWait, Problem, Stamped, View};
+use crate::event::{Activity, AgentEvent, Event, LimitWait, Problem, Stamped, View};
 use crate::time::Timestamp;
 
 /// How often it is looked whether a pause is over.
@@ -158,6 +161,47 @@ impl<'a> Helm<'a> {
         self.time_left().is_some_and(|left| left.is_zero())
     }
 
+    /// Has the agent work in a terminal of its own, in front of the person; none if it is not to have
+    /// one, or there is none to be had.
+    pub(super) fn show(
+        &mut self,
+        session: &Session,
+        prompt: &str,
+        scratch: &Scratch,
+        log: &mut dyn Write,
+    ) -> Result<Option<Report>> {
+        let Some(TerminalPlan { interactive, idle }) = self.agent.terminal else { return Ok(None) };
+        let permission = self.agent.permission();
+        let (invocation, hooks) = agent::open_in_pty(session, prompt, &permission, scratch)?;
+        let held = self.hold(invocation, Stance::AtTheTerminal)?;
+        let options = PtyOptions {
+            interactive,
+            idle,
+            turn_grace: PtyOptions::TURN_GRACE,
+            deadline: self.time_left().map(|left| Instant::now() + left),
+        };
+        let hooks = agent::knows_hooks(&self.agent.program).then_some(&hooks);
+        let shown = agent::converse_in_pty(
+            &held.invocation,
+            hooks,
+            options,
+            self.mailbox,
+            log,
+            &mut NobodyElse,
+        );
+        match shown {
+            Err(error) if error.is::<NoTerminal>() => {
+                self.warn(&format!("{error}; going on without a terminal for the agent"));
+                Ok(None)
+            }
+            shown => {
+                let report = shown?;
+                self.used.cost += report.facts.cost_usd;
+                Ok(Some(report))
+            }
+        }
+    }
+
     /// Runs a session in its sandbox; one that verifies may not write into the project.
     pub(super) fn converse(
         &mut self,
@@ -169,6 +213,17 @@ impl<'a> Helm<'a> {
             Activity::Verifying => Stance::OnlyLooking,
             _ => Stance::Working,
         };
+        let held = self.hold(invocation, stance)?;
+        let (limits, mailbox) = (self.agent.limits(self.time_left()), self.mailbox);
+        let report = self.listening(activity, |listener| {
+            agent::converse(&held.invocation, limits, mailbox, log, listener)
+        })?;
+        self.used.cost += report.facts.cost_usd;
+        Ok(report)
+    }
+
+    /// Puts the sandbox around a session, and tells what it can't protect.
+    pub(super) fn hold(&mut self, invocation: Invocation, stance: Stance) -> Result<Held> {
         let held = self.agent.cage.hold(invocation, stance)?;
         for link in &held.links {
             if self.links.insert(link.clone()) {
@@ -176,12 +231,7 @@ impl<'a> Helm<'a> {
                 self.warn(&format!("`{link}` is a symbolic link, which the sandbox can't protect"));
             }
         }
-        let (limits, mailbox) = (self.agent.limits(self.time_left()), self.mailbox);
-        let report = self.listening(activity, |listener| {
-            agent::converse(&held.invocation, limits, mailbox, log, listener)
-        })?;
-        self.used.cost += report.facts.cost_usd;
-        Ok(report)
+        Ok(held)
     }
 
     /// Runs a shell command in the project.
@@ -233,4 +283,13 @@ impl<'a> Helm<'a> {
         self.broken = relay.broken;
         result
     }
+}
+
+/// While the agent has the screen, nobody else may write on it.
+struct NobodyElse;
+
+impl Listener for NobodyElse {
+    fn event(&mut self, _event: &AgentEvent<'_>) {}
+
+    fn caught_up(&mut self) {}
 }

@@ -163,7 +163,6 @@ impl Engine<'_> {
             iteration.number,
         );
         session.budget_usd = self.helm.cost_left();
-        let invocation = session.work(message, &self.plan.agent.permission());
         let name = iteration.claim.attempt.to_string();
         let (path, mut log) = agent::log::create(&self.plan.places.logs, &name, Timestamp::now())?;
         iteration.log = path.to_string_lossy().into_owned();
@@ -177,7 +176,13 @@ impl Engine<'_> {
             },
         )?;
         self.tell_start(iteration, &surroundings.task.title, hinted)?;
-        let report = self.helm.converse(invocation, &mut log, Activity::Working)?;
+        let report = match self.helm.show(&session, brief, &scratch, &mut log)? {
+            Some(report) => report,
+            None => {
+                let invocation = session.work(message, &self.plan.agent.permission());
+                self.helm.converse(invocation, &mut log, Activity::Working)?
+            }
+        };
         iteration.add_cost(&report.facts);
         if !report.logged {
             self.helm.warn(&format!("the log `{}` is not complete", iteration.log));

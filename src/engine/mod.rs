@@ -43,7 +43,7 @@ pub use clock::Clock;
 pub use lock::{Holder, TreeHeld, TreeLock};
 pub use model::Strategy;
 pub use plain::{LoopPlan, LoopPrompt, run_loop};
-pub use plan::{AgentPlan, Places, Plan, VerifyPlan};
+pub use plan::{AgentPlan, Places, Plan, TerminalPlan, VerifyPlan};
 pub use preview::{Preview, preview};
 pub use signals::forward_signals;
 pub use stop::{Bounds, Reached};

@@ -19,6 +19,7 @@ use super::sentinels::{DING, Sentinels};
 use super::stop::{Bounds, Reached};
 use super::totals::Totals;
 use super::{Finished, RunEnd};
+use crate::agent::sandbox::Stance;
 use crate::agent::{self, EndedBy, Facts, Mailbox, Scratch, Session, Trouble};
 use crate::dag::{Outcome, RunId};
 use crate::event::{
@@ -26,11 +27,6 @@ use crate::event::{
 };
 use crate::prompt::sigils::{Promise, Sigils, says};
 use crate::time::Timestamp;
-
-/// What one argument holds, with room to spare; a longer prompt goes by file.
-const ARGUMENT: usize = 100_000;
-/// The opening message for a prompt that went by file.
-const OPENING: &str = "Do what the last part of your system prompt asks for.";
 
 /// What a loop is to do.
 pub struct LoopPlan {
@@ -222,16 +218,10 @@ impl Plain<'_> {
 
     /// Leaves the terminal to the agent; what it says is between it and the person.
     fn hand_over(&mut self, prompt: &str, scratch: &Scratch) -> Result<Iteration> {
-        let mut session = self.session(scratch);
-        let opening = if prompt.len() > ARGUMENT {
-            session.system_prompt = Some(scratch.write("system.md", prompt)?);
-            OPENING
-        } else {
-            prompt
-        };
+        let (session, opening) = agent::open_with(&self.session(scratch), prompt, scratch)?;
         self.tell_start("");
-        let invocation = session.conversation(opening, &self.plan.agent.permission());
-        let held = self.plan.agent.cage.hold(invocation, agent::sandbox::Stance::AtTheTerminal)?;
+        let invocation = session.conversation(&opening, &self.plan.agent.permission());
+        let held = self.helm.hold(invocation, Stance::AtTheTerminal)?;
         let back = {
             let ding = self.plan.places.root.join(DING);
             let _bell = Bell::watch(ding, self.plan.ring);
@@ -254,14 +244,20 @@ impl Plain<'_> {
 
     /// Has the agent work alone, and shows what it does.
     fn watch(&mut self, prompt: &str, scratch: &Scratch) -> Result<Iteration> {
-        let message = scratch.write("prompt.md", prompt)?;
-        let invocation = self.session(scratch).work(message, &self.plan.agent.permission());
+        let session = self.session(scratch);
         let name = self.plan.loop_id.clone().unwrap_or("loop".to_owned()).replace(['/', '\0'], "_");
         let name = format!("{name}-{}", self.helm.used.iterations);
         let (path, mut log) = agent::log::create(&self.plan.places.logs, &name, Timestamp::now())?;
         let log_path = path.to_string_lossy().into_owned();
         self.tell_start(&log_path);
-        let report = self.helm.converse(invocation, &mut log, Activity::Working)?;
+        let report = match self.helm.show(&session, prompt, scratch, &mut log)? {
+            Some(report) => report,
+            None => {
+                let message = scratch.write("prompt.md", prompt)?;
+                let invocation = session.work(message, &self.plan.agent.permission());
+                self.helm.converse(invocation, &mut log, Activity::Working)?
+            }
+        };
         let facts = report.facts;
         self.totals.input_tokens += facts.input_tokens;
         self.totals.output_tokens += facts.output_tokens;

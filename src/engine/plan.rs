@@ -63,6 +63,17 @@ pub struct AgentPlan {
     pub silence: Option<Duration>,
     /// How long its process may stay after its result.
     pub exit_grace: Duration,
+    /// The terminal of its own that it gets, if it gets one.
+    pub terminal: Option<TerminalPlan>,
+}
+
+/// A terminal of an agent's own, which the person sees.
+#[derive(Debug, Clone, Copy)]
+pub struct TerminalPlan {
+    /// Whether the person's keys reach the agent.
+    pub interactive: bool,
+    /// How long neither may do anything.
+    pub idle: Option<Duration>,
 }
 
 /// Where things are.

@@ -60,7 +60,8 @@ mod tests {
     fn screen(write: impl FnOnce(&mut StatusLine<&mut Vec<u8>>)) -> String {
         let mut bytes = Vec::new();
         write(&mut StatusLine::new(&mut bytes));
-        let mut terminal = vt100::Parser::new(4, 20, 100);
+        let size = |number| std::num::NonZero::new(number).unwrap();
+        let mut terminal = vt100::Parser::new(size(4), size(20), 100);
         // A terminal ends its lines like this. The emulation does not know "index", but what a line
         // feed alone is.
         let text = String::from_utf8(bytes).unwrap().replace('\n', "\r\n").replace("\x1bD", "\n");

@@ -26,6 +26,12 @@
 //! | `touch PATH`, `write PATH TEXT`, `save-stdin PATH` | makes a file |
 //! | `save-system PATH`, `save-args PATH` | the same with its system prompt, and its arguments, a line each |
 //! | `read-line PATH` | reads a line from the terminal into a file |
+//! | `read-keys N PATH` | the same with so many bytes |
+//! | `print TEXT` | shows it, as it is; `\e` in it begins an escape sequence |
+//! | `spin N` | so many pictures of something that turns |
+//! | `size`, `report-size` | shows the size of the terminal, now or whenever it changes |
+//! | `dialog FILE` | shows it, and asks something before the session begins |
+//! | `ask-permission TOOL`, `prompted` | tells by hooks that it asks; that a turn begins |
 //! | `raw-mode` | puts the terminal into raw mode, hides the cursor, and leaves it so |
 //! | `expect-terminal` | exits with 97 unless stdin, stdout and stderr are a terminal |
 //! | `stop` | stops itself, as a program does that is told to by a key |
@@ -43,9 +49,13 @@
 //! | `replay FILE [timing]` | prints a capture, with its pauses if asked to |
 //!
 //! Signals do what they do to the real program: SIGINT ends it with code 0, SIGTERM with 143.
+//!
+//! With `--settings` and without `--print` it is what a person sees in a terminal: it calls the hooks,
+//! writes down what it says, and does not end by itself.
 
 mod script;
 mod stream;
+mod tui;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
@@ -58,7 +68,7 @@ use std::time::{Duration, Instant, SystemTime};
 use std::{env, thread};
 
 use serde_json::{Value, json};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGWINCH};
 
 use script::{Ignored, Step, Trait};
 use stream::Stream;
@@ -106,7 +116,8 @@ fn play(arguments: &[String]) -> Result<u8, Stop> {
     let mut player =
         Player { arguments: arguments.join(" "), stdin, stream, wants_result: true, failed: false };
     let replays = steps.iter().any(|step| matches!(step, Step::Replay { .. }));
-    if !replays {
+    let asks_first = matches!(steps.first(), Some(Step::Dialog(_)));
+    if !replays && !asks_first {
         player.stream.begin();
     }
     for step in steps {
@@ -114,6 +125,9 @@ fn play(arguments: &[String]) -> Result<u8, Stop> {
     }
     if player.wants_result && !player.stream.has_result() && !replays {
         player.stream.result();
+    }
+    if player.stream.stays() {
+        hang();
     }
     Ok(u8::from(player.failed))
 }
@@ -180,6 +194,27 @@ impl Player {
                 read.map_err(|error| (NONSENSE, format!("stdin: {error}")))?;
                 write_file(&path, line.as_bytes())?;
             }
+            Step::ReadKeys { count, path } => {
+                let mut keys = vec![0; count];
+                let read = io::stdin().read_exact(&mut keys);
+                read.map_err(|error| (NONSENSE, format!("stdin: {error}")))?;
+                write_file(&path, &keys)?;
+            }
+            Step::Print(text) => stream::write(text.as_bytes()),
+            Step::Spin(count) => tui::spin(count),
+            Step::Size => tui::show_size(),
+            Step::ReportSize => {
+                let listens = listen(SIGWINCH, tui::show_size);
+                listens.map_err(|error| (NONSENSE, format!("SIGWINCH: {error}")))?;
+            }
+            Step::Dialog(file) => {
+                let shown = fs::read(&file);
+                let shown =
+                    shown.map_err(|error| (NONSENSE, format!("{}: {error}", file.display())))?;
+                stream::write(&shown);
+            }
+            Step::AskPermission(tool) => self.stream.ask_permission(&tool),
+            Step::Prompted => self.stream.prompted(),
             Step::RawMode => raw_mode()?,
             Step::ExpectTerminal => {
                 let are = [io::stdin().is_terminal(), io::stdout().is_terminal()];

@@ -7,6 +7,8 @@ use std::time::Instant;
 use chrono::{SecondsFormat, Utc};
 use serde_json::{Value, json};
 
+use crate::tui::Tui;
+
 const WORK: &str = include_str!("../fixtures/stream/b.ndjson");
 const ERRORS_OF_TOOLS: &str = include_str!("../fixtures/stream/c_tool_errors.ndjson");
 const SUBAGENT: &str = include_str!("../fixtures/stream/subagent_fwd.ndjson");
@@ -24,6 +26,8 @@ pub(crate) struct Stream {
     json: bool,
     /// Neither: what it says stands on the screen at once.
     interactive: bool,
+    /// What it tells a person's terminal and its hooks.
+    tui: Option<Tui>,
     partial: bool,
     model: String,
     session: String,
@@ -46,6 +50,7 @@ impl Stream {
             json: value_of("--output-format").as_deref() == Some("stream-json"),
             interactive: !arguments.iter().any(|it| it == "--print" || it == "-p")
                 && value_of("--output-format").is_none(),
+            tui: Tui::new(arguments),
             partial: arguments.iter().any(|it| it == "--include-partial-messages"),
             model: value_of("--model").unwrap_or_else(|| "claude-opus-5-5".to_owned()),
             session: value_of("--session-id").unwrap_or_else(uuid),
@@ -66,6 +71,27 @@ impl Stream {
         }
         line["model"] = json!(self.model);
         self.put(line);
+        if let Some(tui) = &self.tui {
+            tui.begin(&self.model);
+        }
+    }
+
+    /// Whether it waits for a person when it is done.
+    pub(crate) fn stays(&self) -> bool {
+        self.tui.is_some()
+    }
+
+    pub(crate) fn ask_permission(&self, tool: &str) {
+        if let Some(tui) = &self.tui {
+            tui.call("PermissionRequest", &json!({ "tool_name": tool, "tool_input": {} }));
+        }
+    }
+
+    pub(crate) fn prompted(&mut self) {
+        self.results = 0;
+        if let Some(tui) = &self.tui {
+            tui.call("UserPromptSubmit", &json!({ "prompt": "and more" }));
+        }
     }
 
     /// A text block, in pieces before if that is asked for.
@@ -73,6 +99,9 @@ impl Stream {
         let block = json!({ "type": "text", "text": text });
         self.block("text", &block, &pieces(text, "text_delta", "text"));
         text.clone_into(&mut self.last_text);
+        if let Some(tui) = &self.tui {
+            tui.write_down(&self.assistant(&id("msg_"), &block));
+        }
         if self.interactive {
             raw(text.as_bytes());
         }
@@ -89,12 +118,22 @@ impl Stream {
         let block = json!({ "type": "tool_use", "id": id, "name": name, "input": input });
         let deltas = pieces(&input.to_string(), "input_json_delta", "partial_json");
         self.block("tool_use", &block, &deltas);
+        if let Some(tui) = &self.tui {
+            tui.call(
+                "PreToolUse",
+                &json!({ "tool_name": name, "tool_input": input, "tool_use_id": id }),
+            );
+        }
         self.pending_tool = Some(id);
     }
 
     /// The end of the tool that was called last.
     pub(crate) fn end_tool(&mut self, output: &str, is_error: bool) {
         let Some(id) = self.pending_tool.take() else { return };
+        if let Some(tui) = &self.tui {
+            let name = if is_error { "PostToolUseFailure" } else { "PostToolUse" };
+            tui.call(name, &json!({ "tool_use_id": id, "error": output }));
+        }
         let is_result = |it: &Value| it["message"]["content"][0]["type"] == "tool_result";
         let mut line = find(if is_error { ERRORS_OF_TOOLS } else { WORK }, is_result);
         line["message"]["content"][0]["tool_use_id"] = json!(id);
@@ -136,8 +175,13 @@ impl Stream {
 
     pub(crate) fn result(&mut self) {
         if !self.json {
+            self.end_tool("", false);
             let text = std::mem::take(&mut self.last_text);
             self.results += 1;
+            if let Some(tui) = &self.tui {
+                let stop = json!({ "last_assistant_message": text, "background_tasks": [] });
+                tui.call("Stop", &stop);
+            }
             if !self.interactive {
                 raw(text.as_bytes());
             }
@@ -185,8 +229,12 @@ impl Stream {
     fn refuse(&mut self, mut said: Value, mut result: Value, status: u16, text: &str) {
         said["message"]["id"] = json!(uuid());
         said["message"]["content"][0]["text"] = json!(text);
-        self.put(said);
+        self.put(said.clone());
         text.clone_into(&mut self.last_text);
+        if let Some(tui) = &self.tui {
+            tui.refuse(&said, status, text);
+            self.results += 1;
+        }
         result["api_error_status"] = json!(status);
         result["result"] = json!(text);
         self.finish(result);

@@ -14,6 +14,7 @@ mod limits;
 mod logs;
 mod output;
 mod plain_loop;
+mod pty;
 mod refusals;
 mod render;
 mod run;

@@ -16,7 +16,7 @@ use crate::harness::{DEADLINE, wait_until};
 pub(crate) struct Terminal {
     child: Box<dyn Child + Send + Sync>,
     keyboard: Box<dyn Write + Send>,
-    _master: Box<dyn MasterPty + Send>,
+    master: Box<dyn MasterPty + Send>,
     screen: Arc<Mutex<vt100::Parser>>,
     bells: Arc<AtomicUsize>,
 }
@@ -31,7 +31,9 @@ impl Terminal {
         let size = PtySize { rows, cols, pixel_width: 0, pixel_height: 0 };
         let pair = native_pty_system().openpty(size).unwrap();
         let child = pair.slave.spawn_command(builder(command)).unwrap();
-        let screen = Arc::new(Mutex::new(vt100::Parser::new(rows, cols, 10_000)));
+        let emulation =
+            vt100::Parser::new(rows.try_into().unwrap(), cols.try_into().unwrap(), 10_000);
+        let screen = Arc::new(Mutex::new(emulation));
         let (mut output, shown) = (pair.master.try_clone_reader().unwrap(), Arc::clone(&screen));
         let bells = Arc::new(AtomicUsize::new(0));
         let ringing = Arc::clone(&bells);
@@ -50,7 +52,7 @@ impl Terminal {
             }
         });
         let keyboard = pair.master.take_writer().unwrap();
-        Terminal { child, keyboard, _master: pair.master, screen, bells }
+        Terminal { child, keyboard, master: pair.master, screen, bells }
     }
 
     /// A shell with job control, ready for a command.
@@ -75,6 +77,19 @@ impl Terminal {
     /// What stands on the screen.
     pub(crate) fn screen(&self) -> String {
         self.screen.lock().unwrap().screen().contents()
+    }
+
+    /// Asks something about the screen.
+    pub(crate) fn look<T>(&self, ask: impl FnOnce(&vt100::Screen) -> T) -> T {
+        ask(self.screen.lock().unwrap().screen())
+    }
+
+    /// Makes the window another size.
+    pub(crate) fn resize(&mut self, rows: u16, cols: u16) {
+        let size = PtySize { rows, cols, pixel_width: 0, pixel_height: 0 };
+        self.master.resize(size).unwrap();
+        let mut screen = self.screen.lock().unwrap();
+        screen.set_size(rows.try_into().unwrap(), cols.try_into().unwrap());
     }
 
     /// Waits until this stands on the screen.

@@ -1,6 +1,8 @@
 //! Runs one session through the library, as `ralph` does, and tells what happens: a short line for each
 //! event and at the end one line of JSON with what came of it. SIGINT asks the agent to stop, a second
-//! one and SIGTERM kill it.
+//! one and SIGTERM kill it. With `--pty`, the session has a terminal of its own.
+
+mod pty;
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -42,6 +44,9 @@ fn main() -> ExitCode {
 
 fn run(arguments: impl Iterator<Item = OsString>) -> Result<()> {
     let mut options = Options::from_arguments(arguments)?;
+    if let Some(terminal) = options.pty.take() {
+        return pty::run(&terminal, &options);
+    }
     let mailbox = Mailbox::new();
     on_signal(SIGINT, mailbox.sender(), Request::Interrupt)?;
     on_signal(SIGTERM, mailbox.sender(), Request::Kill)?;
@@ -88,6 +93,7 @@ struct Options {
     teller: Teller,
     prompt: PathBuf,
     ralph: Option<PathBuf>,
+    pty: Option<pty::Terminal>,
     agent: Vec<OsString>,
 }
 
@@ -102,6 +108,7 @@ impl Options {
             teller: Teller::default(),
             prompt: "/dev/null".into(),
             ralph: None,
+            pty: None,
             agent: Vec::new(),
         };
         while let Some(argument) = arguments.next() {
@@ -126,18 +133,32 @@ impl Options {
                 }
                 "--prompt" => options.prompt = value.into(),
                 "--ralph" => options.ralph = Some(value.into()),
+                "--pty" => options.pty = Some(pty::Terminal::new(&value)),
+                "--hooks" => options.terminal()?.hooks = value == "yes",
+                "--report" => options.terminal()?.report = Some(value.into()),
+                "--tell" => options.terminal()?.tell = value.into(),
                 _ => return Err(anyhow!("{flag} is not an option")),
             }
         }
         Ok(options)
     }
 
+    fn terminal(&mut self) -> Result<&mut pty::Terminal> {
+        self.pty.as_mut().context("it needs --pty first")
+    }
+
     /// What the library makes of an attempt at a task, with the arguments that were given.
     fn invocation(&self) -> Result<Invocation> {
-        let (program, arguments) = self.agent.split_first().context("no program")?;
+        let mut invocation = self.session()?.work(self.prompt.clone(), &Permission::Everything);
+        invocation.arguments.extend(self.agent[1..].iter().cloned());
+        Ok(invocation)
+    }
+
+    fn session(&self) -> Result<Session> {
+        let program = self.agent.first().context("no program")?;
         let path = env::var_os("PATH").unwrap_or_default();
         let places = self.ralph.iter().cloned().chain(env::split_paths(&path));
-        let session = Session {
+        Ok(Session {
             program: program.clone(),
             directory: env::current_dir()?,
             system_prompt: Some("/dev/null".into()),
@@ -149,10 +170,7 @@ impl Options {
             iteration: Some(1),
             background_tasks: false,
             budget_usd: None,
-        };
-        let mut invocation = session.work(self.prompt.clone(), &Permission::Everything);
-        invocation.arguments.extend(arguments.iter().cloned());
-        Ok(invocation)
+        })
     }
 }
 
@@ -217,17 +235,17 @@ fn facts(report: &Report) -> Value {
         "stderr": report.stderr,
         "long_lines": report.long_lines,
         "logged": report.logged,
-        "threads_left": threads_left(),
+        "threads_left": threads_left(OWN_THREADS),
         "children_left": children_left(),
         "peak_kb": status_field("VmHWM:"),
     })
 }
 
 /// The threads of the session that are still there once they have had the time to end.
-fn threads_left() -> u64 {
+fn threads_left(own: u64) -> u64 {
     let deadline = Instant::now() + Duration::from_secs(1);
     loop {
-        let left = status_field("Threads:").saturating_sub(OWN_THREADS);
+        let left = status_field("Threads:").saturating_sub(own);
         if left == 0 || Instant::now() > deadline {
             return left;
         }

@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow};
 
 use crate::cli::args::{LoopArgs, RunFormat};
 use crate::cli::exit::Exit;
-use crate::cli::running::{Audience, agent_plan, places, sandbox_flags, take_tree};
+use crate::cli::running::{Audience, agent_plan, places, pty_flags, sandbox_flags, take_tree};
 use crate::cli::session::found;
 use crate::cli::setup::Setup;
 use crate::engine::{self, Bounds, LoopPlan, LoopPrompt};
@@ -26,7 +26,7 @@ pub(super) fn run(args: &LoopArgs, setup: &Setup) -> Result<Exit> {
         loop_id: args.loop_id.clone(),
         completion_promise: settings.completion_promise.clone(),
         checklist: args.plan.clone(),
-        passthrough: is_passthrough(args, setup),
+        passthrough: !settings.pty_mode && is_passthrough(args, setup),
         model: settings.run.model.clone(),
         auto_push: settings.auto_push,
         pause: settings.plain_loop.pause,
@@ -35,14 +35,14 @@ pub(super) fn run(args: &LoopArgs, setup: &Setup) -> Result<Exit> {
             time: settings.run.max_time,
             cost: settings.run.max_cost,
         },
-        agent: agent_plan(&settings, &places, &args.sandbox, setup)?,
+        agent: agent_plan(&settings, &places, &args.sandbox, &args.show, setup)?,
         places: places.clone(),
         ring,
     };
     let lock = take_tree(&plan.places.root)?;
     let audience = Audience {
         show: &args.show,
-        keys_are_ours: !plan.passthrough,
+        keys_are_ours: !plan.passthrough && plan.agent.terminal.is_none(),
         places: &places,
         settings: &settings,
         setup,
@@ -56,6 +56,7 @@ pub(super) fn run(args: &LoopArgs, setup: &Setup) -> Result<Exit> {
 /// The settings that the flags of a loop stand for.
 fn flags(args: &LoopArgs) -> Vec<Flag> {
     let mut flags = sandbox_flags(&args.sandbox);
+    flags.extend(pty_flags(&args.pty));
     let mut add = |flag: Option<Flag>| flags.extend(flag);
     let most = args.max_iterations;
     add(most.map(|it| Flag::new("--max-iterations", "loop.max_iterations", i64::from(it))));

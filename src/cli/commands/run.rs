@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow};
 
 use crate::cli::args::RunArgs;
 use crate::cli::exit::Exit;
-use crate::cli::running::{Audience, agent_plan, places, sandbox_flags, take_tree};
+use crate::cli::running::{Audience, agent_plan, places, pty_flags, sandbox_flags, take_tree};
 use crate::cli::session::found;
 use crate::cli::setup::{Refused, Setup};
 use crate::dag::{Status, TaskId};
@@ -33,7 +33,7 @@ pub(super) fn run(args: &RunArgs, setup: &Setup, out: &mut dyn Write) -> Result<
     let next = |finished: &Finished| next(finished, args.target.as_deref());
     let audience = Audience {
         show: &args.show,
-        keys_are_ours: true,
+        keys_are_ours: plan.agent.terminal.is_none(),
         places: &plan.places,
         settings: &settings,
         setup,
@@ -46,6 +46,7 @@ pub(super) fn run(args: &RunArgs, setup: &Setup, out: &mut dyn Write) -> Result<
 /// The settings that the flags of a run stand for.
 fn flags(args: &RunArgs) -> Vec<Flag> {
     let mut flags = sandbox_flags(&args.sandbox);
+    flags.extend(pty_flags(&args.pty));
     let mut add = |flag: Option<Flag>| flags.extend(flag);
     add(args.max_iterations.map(|it| Flag::new("--limit", "run.max_iterations", i64::from(it))));
     add(args.once.then(|| Flag::new("--once", "run.max_iterations", 1)));
@@ -79,7 +80,7 @@ fn plan(args: &RunArgs, settings: &Settings, target: Target, setup: &Setup) -> R
         learn: settings.learn,
         auto_push: settings.auto_push,
         git_stats: settings.git_stats,
-        agent: agent_plan(settings, &places, &args.sandbox, setup)?,
+        agent: agent_plan(settings, &places, &args.sandbox, &args.show, setup)?,
         places,
     })
 }

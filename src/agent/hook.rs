@@ -1,0 +1,310 @@
+//! What Claude Code tells apart from its screen: at certain moments it calls a hidden command of ralph,
+//! which passes the event on through a socket in the directory of the session.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, PipeReader, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use rustix::event::{PollFd, PollFlags, poll};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::scratch::Scratch;
+use super::wire::Ignored;
+use crate::lenient::{List, Text};
+
+/// The first argument that makes a ralph pass an event on.
+pub(super) const HOOK: &str = "__hook";
+/// The moments at which Claude Code is to call us.
+const MOMENTS: [&str; 9] = [
+    "SessionStart",
+    "UserPromptSubmit",
+    "PreToolUse",
+    "PermissionRequest",
+    "PostToolUse",
+    "PostToolUseFailure",
+    "Notification",
+    "Stop",
+    "StopFailure",
+];
+/// How many seconds Claude Code waits for a call.
+const TIMEOUT: u32 = 10;
+/// How long we wait for an event that is on its way.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The longest event that is read.
+const LONGEST: u64 = 16 << 20;
+const SOCKET: &str = "hooks";
+
+/// The place where a session tells what happens in it.
+#[derive(Debug)]
+pub struct Hooks {
+    directory: PathBuf,
+    listener: UnixListener,
+}
+
+impl Hooks {
+    /// Makes one in the directory of a session, with which it goes.
+    pub fn new(scratch: &Scratch) -> Result<Hooks> {
+        let directory = scratch.path().to_owned();
+        let listener = within(&directory, |path| UnixListener::bind(path))
+            .with_context(|| format!("can't listen in `{}`", directory.display()))?;
+        Ok(Hooks { directory, listener })
+    }
+
+    /// The settings that make Claude Code call us, besides whatever the user has set.
+    pub fn settings(&self) -> String {
+        let command = format!("{} {HOOK} {}", quoted(&own_file()), quoted(&self.directory));
+        let call = json!([{ "hooks": [
+            { "type": "command", "command": command, "timeout": TIMEOUT }
+        ] }]);
+        let hooks = MOMENTS.map(|moment| (moment.to_owned(), call.clone()));
+        json!({ "hooks": Value::Object(hooks.into_iter().collect()) }).to_string()
+    }
+
+    pub(super) fn listener(&self) -> io::Result<UnixListener> {
+        self.listener.try_clone()
+    }
+}
+
+/// Hands every event that comes to `each`, until the other end of `stop` is closed.
+pub(super) fn listen(listener: &UnixListener, stop: &PipeReader, mut each: impl FnMut(Vec<u8>)) {
+    loop {
+        let mut fds = [PollFd::new(listener, PollFlags::IN), PollFd::new(stop, PollFlags::IN)];
+        let _ = poll(&mut fds, None);
+        if !fds[1].revents().is_empty() {
+            return;
+        }
+        if let Some(event) = listener.accept().ok().and_then(|(call, _)| receive(call).ok()) {
+            each(event);
+        }
+    }
+}
+
+fn receive(call: UnixStream) -> io::Result<Vec<u8>> {
+    call.set_read_timeout(Some(PATIENCE))?;
+    let mut event = Vec::new();
+    call.take(LONGEST).read_to_end(&mut event)?;
+    Ok(event)
+}
+
+/// Passes on the event on stdin. Claude Code is never told of a failure: it would tell the agent.
+pub(super) fn pass_on(mut arguments: impl Iterator<Item = std::ffi::OsString>) -> ExitCode {
+    let sent = arguments.next().map(PathBuf::from).map(|directory| -> io::Result<()> {
+        let mut event = Vec::new();
+        io::stdin().lock().take(LONGEST).read_to_end(&mut event)?;
+        within(&directory, |path| UnixStream::connect(path))?.write_all(&event)
+    });
+    // Whoever listened is gone, and so will be the session.
+    drop(sent);
+    ExitCode::SUCCESS
+}
+
+/// Does something with the socket in a directory, however long the path of that is: the name of a socket
+/// has room for some hundred bytes only.
+fn within<T>(directory: &Path, act: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+    if !cfg!(target_os = "linux") {
+        return act(&directory.join(SOCKET));
+    }
+    let directory = File::open(directory)?;
+    act(&Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(SOCKET))
+}
+
+/// The file of this program. If it has been replaced since we were started, the new one does as well.
+fn own_file() -> PathBuf {
+    let file = std::env::current_exe().unwrap_or_else(|_| "ralph".into());
+    let text = file.to_string_lossy();
+    text.strip_suffix(" (deleted)").map_or_else(|| file.clone(), PathBuf::from)
+}
+
+/// A path as a shell reads it.
+fn quoted(path: &Path) -> String {
+    format!("'{}'", path.to_string_lossy().replace('\'', r"'\''"))
+}
+
+/// What happened in a session.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum HookEvent<'a> {
+    Started {
+        session: Cow<'a, str>,
+        model: Cow<'a, str>,
+    },
+    /// A turn begins.
+    Prompted,
+    ToolBegins {
+        id: Cow<'a, str>,
+        name: Cow<'a, str>,
+        input: Cow<'a, str>,
+    },
+    ToolEnds {
+        id: Cow<'a, str>,
+        error: Option<Cow<'a, str>>,
+    },
+    /// The agent may not use a tool unless somebody agrees.
+    AsksPermission {
+        tool: Cow<'a, str>,
+    },
+    /// The agent has been waiting for somebody.
+    Waits {
+        message: Cow<'a, str>,
+    },
+    /// A turn is over.
+    TurnOver {
+        last_words: Cow<'a, str>,
+        error: Option<Cow<'a, str>>,
+    },
+    /// A turn is over, but something goes on in the background and will begin another.
+    Continues,
+}
+
+/// Every field of every event that we use.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Line<'a> {
+    #[serde(borrow)]
+    hook_event_name: Text<'a>,
+    #[serde(borrow)]
+    session_id: Text<'a>,
+    #[serde(borrow)]
+    transcript_path: Text<'a>,
+    #[serde(borrow)]
+    model: Text<'a>,
+    #[serde(borrow)]
+    tool_name: Text<'a>,
+    #[serde(borrow)]
+    tool_use_id: Text<'a>,
+    #[serde(borrow)]
+    tool_input: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Text<'a>,
+    #[serde(borrow)]
+    message: Text<'a>,
+    #[serde(borrow)]
+    last_assistant_message: Text<'a>,
+    background_tasks: List<Ignored>,
+}
+
+/// Reads an event, and where the session is written down; none if it is nothing that we know.
+pub(super) fn parse(event: &str) -> Option<(HookEvent<'_>, PathBuf)> {
+    let line: Line<'_> = serde_json::from_str(event).ok()?;
+    let transcript = PathBuf::from(line.transcript_path.as_str());
+    let event = match line.hook_event_name.as_str() {
+        "SessionStart" => {
+            HookEvent::Started { session: line.session_id.or_empty(), model: line.model.or_empty() }
+        }
+        "UserPromptSubmit" => HookEvent::Prompted,
+        "PreToolUse" => HookEvent::ToolBegins {
+            id: line.tool_use_id.or_empty(),
+            name: line.tool_name.or_empty(),
+            input: line.tool_input.map_or("{}", RawValue::get).into(),
+        },
+        "PostToolUse" => HookEvent::ToolEnds { id: line.tool_use_id.or_empty(), error: None },
+        "PostToolUseFailure" => HookEvent::ToolEnds {
+            id: line.tool_use_id.or_empty(),
+            error: Some(line.error.or_empty()),
+        },
+        "PermissionRequest" => HookEvent::AsksPermission { tool: line.tool_name.or_empty() },
+        "Notification" => HookEvent::Waits { message: line.message.or_empty() },
+        "Stop" if !line.background_tasks.0.is_empty() => HookEvent::Continues,
+        "Stop" => {
+            let last_words = line.last_assistant_message.or_empty();
+            HookEvent::TurnOver { last_words, error: None }
+        }
+        "StopFailure" => HookEvent::TurnOver {
+            last_words: line.last_assistant_message.or_empty(),
+            error: Some(line.error.or_empty()),
+        },
+        _ => return None,
+    };
+    Some((event, transcript))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(event: &str, expected: &str) {
+        let event = event.replace('\'', "\"");
+        assert_eq!(format!("{:?}", parse(&event).map(|(event, _)| event)), expected, "{event}");
+    }
+
+    #[test]
+    fn events_are_what_they_say() {
+        check(
+            "{'hook_event_name':'SessionStart','session_id':'s','source':'startup','model':'opus'}",
+            r#"Some(Started { session: "s", model: "opus" })"#,
+        );
+        check(
+            "{'tool_input':{'command':'ls'},'hook_event_name':'PreToolUse','tool_name':'Bash','tool_use_id':'t'}",
+            r#"Some(ToolBegins { id: "t", name: "Bash", input: "{\"command\":\"ls\"}" })"#,
+        );
+        check(
+            "{'hook_event_name':'PostToolUseFailure','tool_use_id':'t','error':'Exit code 1'}",
+            r#"Some(ToolEnds { id: "t", error: Some("Exit code 1") })"#,
+        );
+        check(
+            "{'hook_event_name':'Stop','last_assistant_message':'Bye.','background_tasks':[]}",
+            r#"Some(TurnOver { last_words: "Bye.", error: None })"#,
+        );
+        check(
+            "{'hook_event_name':'Stop','last_assistant_message':'Bye.','background_tasks':[{'id':1}]}",
+            "Some(Continues)",
+        );
+        check(
+            "{'hook_event_name':'StopFailure','error':'rate_limit','last_assistant_message':'429'}",
+            r#"Some(TurnOver { last_words: "429", error: Some("rate_limit") })"#,
+        );
+    }
+
+    #[test]
+    fn what_is_no_event_is_nothing() {
+        for text in ["", "{", "[]", "{}", "{'hook_event_name':'SubagentStop'}", "\0"] {
+            check(text, "None");
+        }
+        check(
+            "{'hook_event_name':'Stop','last_assistant_message':7}",
+            r#"Some(TurnOver { last_words: "", error: None })"#,
+        );
+    }
+
+    #[test]
+    fn an_event_gets_through_however_long_the_path_is() {
+        let temporary = tempfile::TempDir::new().unwrap();
+        let deep = temporary.path().join("d".repeat(100)).join("it's deep");
+        std::fs::create_dir_all(&deep).unwrap();
+        let scratch = Scratch::new(&deep).unwrap();
+        let hooks = Hooks::new(&scratch).unwrap();
+        let (stopped, stop) = io::pipe().unwrap();
+        let listener = hooks.listener().unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            listen(&listener, &stopped, |event| tell.send(event).unwrap());
+        });
+        let long = "x".repeat(1 << 20);
+        for event in ["one", &long, "two"] {
+            let send = |path: &Path| UnixStream::connect(path)?.write_all(event.as_bytes());
+            within(scratch.path(), send).unwrap();
+            assert_eq!(told.recv_timeout(Duration::from_secs(60)).unwrap(), event.as_bytes());
+        }
+        drop(stop);
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn the_settings_name_every_moment_and_quote_what_a_shell_would_not_read() {
+        let temporary = tempfile::TempDir::with_prefix("it's ").unwrap();
+        let scratch = Scratch::new(temporary.path()).unwrap();
+        let settings: Value =
+            serde_json::from_str(&Hooks::new(&scratch).unwrap().settings()).unwrap();
+        for moment in MOMENTS {
+            let command = settings["hooks"][moment][0]["hooks"][0]["command"].as_str().unwrap();
+            assert!(command.contains(" __hook '") && command.contains(r"it'\''s "), "{command}");
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The terminal that an agent gets, and the way from there to the user's: whatever the agent shows is
+//! copied at once. If nobody reads it the agent has to wait, so it never takes memory.
+
+use std::fmt;
+use std::io::{self, PipeReader};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::{Errno, FdFlags, fcntl_setfd, ioctl_fionbio};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::stdio::{stdin, stdout};
+use rustix::termios::{isatty, tcsetwinsize};
+
+use super::terminal::{self, RawTerminal};
+
+/// How long a terminal that nobody reads is waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How much is read at a time, and handed on together.
+const CHUNK: usize = 32 << 10;
+/// How long output that has been shown may wait for more, to be handed on together.
+const MOMENT: Duration = Duration::from_millis(5);
+
+/// Why a session can't have a terminal. It can be held without.
+#[derive(Debug)]
+pub enum NoTerminal {
+    /// There is nowhere to take keys from.
+    Stdin,
+    /// There is nowhere to show it.
+    Stdout,
+    /// The system has none to give.
+    NotGiven(io::Error),
+}
+
+impl fmt::Display for NoTerminal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NoTerminal::Stdin => f.write_str("stdin is no terminal"),
+            NoTerminal::Stdout => f.write_str("stdout is no terminal"),
+            NoTerminal::NotGiven(error) => {
+                write!(f, "the system gives no terminal to the agent: {error}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for NoTerminal {}
+
+/// Both ends of a new terminal.
+#[derive(Debug)]
+pub(super) struct Pair {
+    /// Ours: what is written here is typed there, and what is shown there is read here.
+    pub(super) ours: Arc<OwnedFd>,
+    pub(super) agents: OwnedFd,
+}
+
+impl Pair {
+    /// Makes one of the size of the user's, if the user has one.
+    pub(super) fn open() -> Result<Pair, NoTerminal> {
+        if !isatty(stdin()) {
+            return Err(NoTerminal::Stdin);
+        }
+        if !isatty(stdout()) {
+            return Err(NoTerminal::Stdout);
+        }
+        Pair::new().map_err(|error| NoTerminal::NotGiven(error.into()))
+    }
+
+    fn new() -> rustix::io::Result<Pair> {
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
+        fcntl_setfd(&ours, FdFlags::CLOEXEC)?;
+        grantpt(&ours)?;
+        unlockpt(&ours)?;
+        let name = ptsname(&ours, Vec::new())?;
+        let agents = open(name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?;
+        tcsetwinsize(&ours, terminal::size())?;
+        // Whoever types must not have to wait for an agent that does not read.
+        ioctl_fionbio(&ours, true)?;
+        Ok(Pair { ours: Arc::new(ours), agents })
+    }
+}
+
+/// The user's terminal while it shows what an agent shows. When this is dropped, by whatever way, it
+/// shows no more of it, and is as it was.
+#[derive(Debug)]
+pub(super) struct Display {
+    gate: Gate,
+    terminal: RawTerminal,
+}
+
+/// Whether the agent's output is still shown. Locked while it is being written.
+pub(super) type Gate = Arc<Mutex<bool>>;
+
+impl Display {
+    pub(super) fn open() -> io::Result<Display> {
+        Ok(Display { gate: Arc::new(Mutex::new(true)), terminal: RawTerminal::enter()? })
+    }
+
+    pub(super) fn gate(&self) -> Gate {
+        Arc::clone(&self.gate)
+    }
+
+    /// Ralph was suspended and goes on: the terminal was somebody else's.
+    pub(super) fn resume(&self) {
+        // If it is gone, a signal tells.
+        let _ = self.terminal.again();
+    }
+}
+
+impl Drop for Display {
+    fn drop(&mut self) {
+        let deadline = Instant::now() + PATIENCE;
+        // Something is being written that nobody may ever read.
+        while Instant::now() < deadline {
+            match self.gate.try_lock() {
+                Ok(mut open) => return *open = false,
+                Err(TryLockError::Poisoned(open)) => return *open.into_inner() = false,
+                Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(1)),
+            }
+        }
+    }
+}
+
+/// Shows what the agent shows, until it has closed its terminal or the other end of `stopped` is closed.
+/// What has been shown is collected for a moment, and then handed on to `each`.
+pub(super) fn copy(
+    agent: &OwnedFd,
+    gate: &Gate,
+    stopped: &PipeReader,
+    mut each: impl FnMut(Vec<u8>),
+) {
+    let mut buffer = vec![0; CHUNK];
+    let mut shown = Vec::new();
+    loop {
+        match rustix::io::read(agent, &mut buffer) {
+            Ok(count @ 1..) => {
+                show(&buffer[..count], gate);
+                shown.extend_from_slice(&buffer[..count]);
+            }
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => match wait(agent, stopped, !shown.is_empty()) {
+                Wake::Output => {}
+                Wake::Pause => each(std::mem::take(&mut shown)),
+                Wake::Stopped => break,
+            },
+            // The last one that had it has closed it.
+            Ok(_) | Err(_) => break,
+        }
+        if shown.len() >= CHUNK {
+            each(std::mem::take(&mut shown));
+        }
+    }
+    if !shown.is_empty() {
+        each(shown);
+    }
+}
+
+enum Wake {
+    Output,
+    Pause,
+    Stopped,
+}
+
+fn wait(agent: &OwnedFd, stopped: &PipeReader, briefly: bool) -> Wake {
+    let input = PollFlags::IN;
+    let mut fds = [PollFd::new(agent, input), PollFd::new(stopped, input)];
+    let pause = briefly.then(|| Timespec::try_from(MOMENT).ok()).flatten();
+    match poll(&mut fds, pause.as_ref()) {
+        Ok(0) => Wake::Pause,
+        _ if fds[0].revents().is_empty() && !fds[1].revents().is_empty() => Wake::Stopped,
+        _ => Wake::Output,
+    }
+}
+
+fn show(bytes: &[u8], gate: &Gate) {
+    let open = gate.lock().unwrap_or_else(PoisonError::into_inner);
+    if *open {
+        // Work goes on if nobody can look any more.
+        let _ = terminal::write_all(stdout(), bytes);
+    }
+}

@@ -1,0 +1,338 @@
+//! What a terminal would show of an agent's output, for programs that have no other way to tell us what
+//! they say. A real emulation: text that jumps about with the cursor is read where it stands, and a line
+//! that is wrapped at the right edge is one line.
+
+use std::num::NonZeroU16;
+
+use memchr::{memchr, memmem, memrchr_iter};
+
+/// How many lines are kept that have left the screen at its top.
+const SCROLLBACK: usize = 1_000;
+/// The largest screen that is emulated; of a larger one, so much.
+const MOST_ROWS: u16 = 300;
+const MOST_COLUMNS: u16 = 500;
+/// Longer than any sequence that leaves the alternate screen.
+const LONGEST: usize = 32;
+/// How much is collected before it is emulated: of a flood of lines, only the last will be left.
+const COLLECTED: usize = 512 << 10;
+/// So many lines in a row leave nothing of what was there before.
+const ALL_LINES: usize = SCROLLBACK + MOST_ROWS as usize;
+
+const PRIVATE: &[u8] = b"\x1b[?";
+
+/// The emulated terminal of one session. It never holds more than a screen and a bounded scrollback.
+pub(super) struct Screen {
+    emulation: vt100::Parser,
+    /// What has been shown but not emulated yet.
+    waiting: Vec<u8>,
+    /// What stood on the alternate screen when it was left: a program that cleans up behind itself takes
+    /// its last words with it.
+    left: String,
+    /// The beginning of a character, or of what may be a sequence that leaves the alternate screen.
+    held: Vec<u8>,
+}
+
+impl Screen {
+    pub(super) fn new(rows: u16, columns: u16) -> Screen {
+        let emulation =
+            vt100::Parser::new(within(rows, MOST_ROWS), within(columns, MOST_COLUMNS), SCROLLBACK);
+        Screen { emulation, waiting: Vec::new(), left: String::new(), held: Vec::new() }
+    }
+
+    pub(super) fn resize(&mut self, rows: u16, columns: u16) {
+        self.catch_up();
+        self.emulation.set_size(within(rows, MOST_ROWS), within(columns, MOST_COLUMNS));
+    }
+
+    /// Shows these bytes.
+    pub(super) fn feed(&mut self, bytes: &[u8]) {
+        self.waiting.extend_from_slice(bytes);
+        if self.waiting.len() >= COLLECTED {
+            self.make_room();
+        }
+    }
+
+    /// What can be seen at this moment.
+    pub(super) fn visible(&mut self) -> String {
+        self.catch_up();
+        self.emulation.screen().contents()
+    }
+
+    /// Whether the cursor stands at the beginning of a line.
+    pub(super) fn at_line_start(&mut self) -> bool {
+        self.catch_up();
+        self.emulation.screen().cursor_position().1 == 0
+    }
+
+    /// All that was shown, as far as it is kept: the alternate screen when it was left last, what has
+    /// left the screen at its top, and what can be seen.
+    pub(super) fn text(&mut self) -> String {
+        self.catch_up();
+        let mut text = self.left.clone();
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        let screen = self.emulation.screen_mut();
+        let height = usize::from(screen.size().0.get());
+        let mut above = screen.scrollback_len();
+        while above > 0 {
+            screen.set_scrollback(above);
+            let lines = above.min(height);
+            write_rows(screen, lines, &mut text);
+            above -= lines;
+        }
+        screen.set_scrollback(0);
+        write_rows(screen, height, &mut text);
+        text.truncate(text.trim_end().len());
+        text
+    }
+
+    /// Emulates as little as possible of what is waiting: lines that others have pushed out since are
+    /// forgotten, and the last ones may be pushed out yet.
+    fn make_room(&mut self) {
+        let mut bytes = self.take_waiting();
+        let lines = end_of_last_jump(&bytes);
+        let last = memrchr_iter(b'\n', &bytes[lines..]).nth(ALL_LINES);
+        self.show(&bytes[..if last.is_some() { lines } else { bytes.len() }]);
+        bytes.drain(..last.map_or(bytes.len(), |at| lines + at + 1));
+        self.waiting = bytes;
+    }
+
+    fn catch_up(&mut self) {
+        self.make_room();
+        let mut bytes = self.take_waiting();
+        self.show(&bytes);
+        bytes.clear();
+        self.waiting = bytes;
+    }
+
+    fn take_waiting(&mut self) -> Vec<u8> {
+        let mut bytes = std::mem::take(&mut self.waiting);
+        bytes.splice(..0, self.held.drain(..));
+        bytes
+    }
+
+    fn show(&mut self, mut bytes: &[u8]) {
+        while let Some(at) = memmem::find(bytes, PRIVATE) {
+            let (before, sequence) = bytes.split_at(at);
+            self.emulation.process(before);
+            let Some(length) = length_of(sequence) else {
+                if sequence.len() <= LONGEST {
+                    return self.held.extend_from_slice(sequence);
+                }
+                return self.emulation.process(sequence);
+            };
+            let (sequence, rest) = sequence.split_at(length);
+            if leaves_alternate_screen(sequence) && self.emulation.screen().alternate_screen() {
+                self.left = self.emulation.screen().contents();
+            }
+            self.emulation.process(sequence);
+            bytes = rest;
+        }
+        let sequence = (1..PRIVATE.len()).rev().find(|&length| bytes.ends_with(&PRIVATE[..length]));
+        let held = sequence.or_else(|| half_character(bytes)).unwrap_or(0);
+        let (now, later) = bytes.split_at(bytes.len() - held);
+        self.emulation.process(now);
+        self.held.extend_from_slice(later);
+    }
+}
+
+fn within(size: u16, most: u16) -> NonZeroU16 {
+    NonZeroU16::new(size.min(most)).unwrap_or(NonZeroU16::MIN)
+}
+
+/// Where the lines begin that do nothing but follow each other: no jumps of the cursor, no modes, only
+/// text and its colours.
+fn end_of_last_jump(bytes: &[u8]) -> usize {
+    let jumps = |at: usize| match bytes[at] {
+        b'\n' | b'\r' | b'\t' | 0x07 | 0x20.. => false,
+        0x1b => !is_colour(&bytes[at..]),
+        _ => true,
+    };
+    let Some(jump) = (0..bytes.len()).rev().find(|&at| jumps(at)) else { return 0 };
+    memchr(b'\n', &bytes[jump..]).map_or(bytes.len(), |end| jump + end + 1)
+}
+
+fn is_colour(sequence: &[u8]) -> bool {
+    let Some(rest) = sequence.strip_prefix(b"\x1b[") else { return false };
+    rest.iter().find(|byte| !(b'0'..=b';').contains(byte)) == Some(&b'm')
+}
+
+/// How long the sequence is that these bytes begin with; none if its end is missing.
+fn length_of(bytes: &[u8]) -> Option<usize> {
+    let end = bytes[PRIVATE.len()..].iter().position(|byte| !(0x20..0x40).contains(byte))?;
+    Some(PRIVATE.len() + end + 1)
+}
+
+/// How many bytes at the end are the beginning of a character. The emulation must not get it in pieces:
+/// it can lose what stands behind it.
+fn half_character(bytes: &[u8]) -> Option<usize> {
+    let behind = bytes.iter().rev().take(3).position(|byte| byte & 0xc0 != 0x80)?;
+    let whole = bytes[bytes.len() - 1 - behind].leading_ones() as usize;
+    (whole > behind + 1).then_some(behind + 1)
+}
+
+fn leaves_alternate_screen(sequence: &[u8]) -> bool {
+    let Some((b'l', modes)) = sequence[PRIVATE.len()..].split_last() else { return false };
+    modes.split(|&byte| byte == b';').any(|mode| matches!(mode, b"47" | b"1047" | b"1049"))
+}
+
+/// Writes so many rows from the top of what is in view; rows that are wrapped are one line.
+fn write_rows(screen: &vt100::Screen, count: usize, text: &mut String) {
+    let columns = screen.size().1.get();
+    for (row, line) in (0..).zip(screen.rows(0, columns).take(count)) {
+        text.push_str(&line);
+        if !screen.row_wrapped(row) {
+            text.push('\n');
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn shown(rows: u16, columns: u16, bytes: &[u8]) -> String {
+        let mut screen = Screen::new(rows, columns);
+        screen.feed(bytes);
+        screen.text()
+    }
+
+    #[test]
+    fn colours_and_jumps_of_the_cursor_leave_plain_text() {
+        let text = "\x1b[1;36m  Thinking...\x1b[0m\r\x1b[2K\x1b[32mAll\x1b[1Cdone.\x1b[0m\x1b[5G\
+                    \x1b[90m<event topic=\"build.done\">\x1b[0m\r\n\x1b[33mLOOP_COMPLETE\x1b[0m\r\n";
+        assert_eq!(
+            shown(24, 80, text.as_bytes()),
+            "All <event topic=\"build.done\">\nLOOP_COMPLETE"
+        );
+    }
+
+    #[test]
+    fn a_line_that_is_wrapped_is_one_line() {
+        let sigil = "<task-done>t-abc123</task-done>";
+        assert_eq!(
+            shown(5, 12, format!("I am done: {sigil}\r\nbye").as_bytes()),
+            format!("I am done: {sigil}\nbye")
+        );
+    }
+
+    #[test]
+    fn what_has_scrolled_off_is_kept_up_to_a_bound() {
+        let lines: String = (0..500).map(|line| format!("line {line} wraps here\r\n")).collect();
+        let text = shown(4, 9, lines.as_bytes());
+        let expected: Vec<String> =
+            (0..500).map(|line| format!("line {line} wraps here")).collect();
+        let kept: Vec<&str> = text.lines().collect();
+        assert!(kept.len() > 300, "{}", kept.len());
+        // The first may be cut.
+        assert_eq!(kept[1..], expected[500 - kept.len() + 1..]);
+    }
+
+    #[test]
+    fn the_last_words_on_the_alternate_screen_are_kept_wherever_it_is_cut() {
+        let bytes =
+            b"before\r\n\x1b[?1049h\x1b[H\x1b[2Jworking\x1b[Hall done\x1b[?25h\x1b[?1049lafter";
+        for cut in 0..bytes.len() {
+            let mut screen = Screen::new(5, 40);
+            screen.feed(&bytes[..cut]);
+            screen.catch_up();
+            screen.feed(&bytes[cut..]);
+            assert_eq!(screen.text(), "all done\nbefore\nafter", "{cut}");
+        }
+    }
+
+    #[test]
+    fn the_real_thing_is_read_where_it_stands() {
+        let capture = |name: &str| {
+            let path = format!("{}/tests/fixtures/terminal/{name}", env!("CARGO_MANIFEST_DIR"));
+            shown(24, 80, &std::fs::read(path).unwrap())
+        };
+        let text = capture("tui.pty");
+        assert!(text.contains("● All done. LOOP_COMPLETE <task-done>t-abc</task-done>"), "{text}");
+        let text = capture("tui_noalt.pty");
+        assert!(text.contains("paragraph 0 with some words"), "{text}");
+        assert!(text.contains("paragraph 39 with some words"), "{text}");
+    }
+
+    #[test]
+    fn lines_that_pass_are_not_emulated_and_not_missed() {
+        let line = |number: usize| format!("\x1b[32mline\x1b[0m {number} wraps here\r\n");
+        let many: String = (0..5_000).map(line).collect();
+        let beginnings =
+            ["", "\x1b[2;4r", "\x1b[?1049h", "\x1b[3;3H\x1b[1;31m", "half a", "\x1bPq"];
+        for beginning in beginnings {
+            let bytes = [beginning, &many, "the end"].concat();
+            let mut at_once = Screen::new(5, 12);
+            at_once.feed(bytes.as_bytes());
+            at_once.make_room();
+            let waiting = at_once.waiting.len();
+            assert!((1..bytes.len() / 2).contains(&waiting), "{beginning:?}: {waiting}");
+            let mut line_by_line = Screen::new(5, 12);
+            for line in bytes.split_inclusive('\n') {
+                line_by_line.feed(line.as_bytes());
+                line_by_line.catch_up();
+            }
+            assert_eq!(at_once.text(), line_by_line.text(), "{beginning:?}");
+        }
+    }
+
+    #[test]
+    fn memory_is_bounded_however_long_it_runs() {
+        let mut screen = Screen::new(24, 80);
+        for _ in 0..200 {
+            screen.feed("all work and no play\r\n".repeat(1_000).as_bytes());
+            screen.feed("\x1b[?".as_bytes());
+            screen.feed("1;".repeat(50).as_bytes());
+        }
+        assert_eq!(screen.emulation.screen().scrollback_len(), SCROLLBACK);
+        assert!(screen.waiting.capacity() <= 4 * COLLECTED);
+        assert!(screen.text().len() < 100_000);
+        assert!(screen.held.len() <= LONGEST);
+    }
+
+    fn text() -> impl Strategy<Value = Vec<u8>> {
+        let sequence =
+            "\x1b[\\[\\]()#P_^78=>cDEHM]?[?>=<]?[0-9;:]{0,8}[@-~]".prop_map(String::into_bytes);
+        let text = "[a-z東京é\r\n\t\u{8} ]{0,20}".prop_map(String::into_bytes);
+        prop::collection::vec(prop_oneof![sequence, text], 0..40).prop_map(|it| it.concat())
+    }
+
+    fn anything() -> impl Strategy<Value = Vec<u8>> {
+        let bytes = prop::collection::vec(any::<u8>(), 0..20);
+        prop::collection::vec(prop_oneof![text(), bytes], 0..10).prop_map(|it| it.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_an_agent_prints_is_an_error(
+            output in prop::collection::vec((anything(), 0..70u16, 0..40u16), 1..5)
+        ) {
+            let mut screen = Screen::new(5, 10);
+            for (bytes, columns, rows) in output {
+                screen.feed(&bytes);
+                screen.resize(rows, columns);
+            }
+            screen.text();
+        }
+
+        #[test]
+        fn it_looks_the_same_however_the_bytes_are_cut(
+            bytes in text(),
+            cuts in prop::collection::vec(1..9usize, 0..40),
+        ) {
+            let mut screen = Screen::new(6, 20);
+            let mut rest = &bytes[..];
+            for cut in cuts {
+                let (now, later) = rest.split_at(cut.min(rest.len()));
+                screen.feed(now);
+                screen.catch_up();
+                rest = later;
+            }
+            screen.feed(rest);
+            prop_assert_eq!(screen.text(), shown(6, 20, &bytes));
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The terminal that ralph itself runs in: what it was like before an agent had it, and how it becomes
+//! so again.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::stdio::{stdin, stdout};
+use rustix::termios::{
+    OptionalActions, Termios, Winsize, isatty, tcgetattr, tcgetwinsize, tcsetattr,
+};
+
+/// The size of a terminal that does not tell.
+const USUAL: Winsize = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+
+/// How long a terminal that nobody reads is waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Leaves the alternate screen, shows the cursor, ends an update that was not finished, and turns off
+/// reports of mouse, focus and colour scheme, bracketed paste, the keyboard protocols, odd key codes,
+/// other character sets and colours. The cursor is saved first: leaving the alternate screen brings it
+/// back to where it was saved, even if there was nothing to leave.
+pub(super) const RESET: &[u8] = b"\x1b7\x1b[?1049l\x1b[?2026l\x1b[?25h\x1b[?7h\
+    \x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2031l\x1b[?2004l\
+    \x1b[<u\x1b[>4m\x1b[?1l\x1b>\x1b(B\x1b[0m";
+
+/// The modes of the terminal before an agent had it.
+#[derive(Debug)]
+pub(super) struct SavedTerminal {
+    modes: Termios,
+}
+
+impl SavedTerminal {
+    /// None, if there is no terminal.
+    pub(super) fn save() -> Option<SavedTerminal> {
+        tcgetattr(stdin()).ok().map(|modes| SavedTerminal { modes })
+    }
+
+    pub(super) fn restore(&self) {
+        let _ = tcsetattr(stdin(), OptionalActions::Now, &self.modes);
+    }
+
+    /// An agent that could not clean up has left the screen, too, as it wanted it.
+    pub(super) fn restore_with_screen(&self) {
+        if isatty(stdout()) {
+            write_soon(RESET);
+        }
+        self.restore();
+    }
+}
+
+/// The terminal while every key is handed on as it is. When this is dropped, by whatever way, the
+/// terminal is as it was.
+#[derive(Debug)]
+pub(super) struct RawTerminal {
+    saved: SavedTerminal,
+}
+
+impl RawTerminal {
+    pub(super) fn enter() -> io::Result<RawTerminal> {
+        let saved = SavedTerminal { modes: tcgetattr(stdin())? };
+        let terminal = RawTerminal { saved };
+        terminal.again()?;
+        Ok(terminal)
+    }
+
+    /// Whoever suspends ralph and wakes it again gets the terminal in between.
+    pub(super) fn again(&self) -> io::Result<()> {
+        let mut modes = self.saved.modes.clone();
+        modes.make_raw();
+        Ok(tcsetattr(stdin(), OptionalActions::Now, &modes)?)
+    }
+}
+
+impl Drop for RawTerminal {
+    fn drop(&mut self) {
+        self.saved.restore_with_screen();
+    }
+}
+
+/// How large the terminal is.
+pub(super) fn size() -> Winsize {
+    let told = tcgetwinsize(stdout()).ok();
+    told.filter(|size| size.ws_row > 0 && size.ws_col > 0).unwrap_or(USUAL)
+}
+
+/// Writes to a terminal at once, past every buffer of ours; waits as long as nobody reads it.
+pub(super) fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) -> rustix::io::Result<()> {
+    while !bytes.is_empty() {
+        match rustix::io::write(to, bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(Errno::INTR) => {}
+            // Somebody who shares the terminal with us does not want to wait; we do.
+            Err(Errno::AGAIN) => {
+                let _ = poll(&mut [PollFd::new(&to, PollFlags::OUT)], None);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Writes a few bytes to the user's terminal, unless nobody reads it for a while: we do not hang because
+/// of it. A byte at a time, because nobody can say how many there is room for.
+pub(super) fn write_soon(bytes: &[u8]) {
+    let deadline = Instant::now() + PATIENCE;
+    for byte in bytes {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let out = stdout();
+        let mut fds = [PollFd::new(&out, PollFlags::OUT)];
+        let ready = poll(&mut fds, Timespec::try_from(left).ok().as_ref());
+        if ready == Ok(0) || write_all(out, std::slice::from_ref(byte)).is_err() {
+            return;
+        }
+    }
+}
