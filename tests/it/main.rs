@@ -22,6 +22,7 @@ mod runs;
 mod sandbox;
 mod session;
 mod settings;
+mod shown;
 mod story;
 mod terminal;
 mod tidy;
