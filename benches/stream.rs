@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant, SystemTime};
 
 use ralph::agent::{
-    Invocation, Limits, Lines, Listener, Mailbox, Observer, Parser, backstage, converse,
+    Invocation, Limits, Lines, Listener, Mailbox, Observer, Parser, Stdin, backstage, converse,
 };
 use ralph::event::AgentEvent;
 use ralph::ui::Terminal;
@@ -167,7 +167,7 @@ fn delays(directory: &Path) -> (f64, f64) {
         arguments: ["--output-format", "stream-json"].map(Into::into).to_vec(),
         variables: vec![("FAKE_CLAUDE", "stamp | sleep 5 | ".repeat(200).into())],
         removed: vec![],
-        stdin: None,
+        stdin: Stdin::Nothing,
         scratch: None,
         directory: directory.to_owned(),
     };

@@ -5,8 +5,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use ralph::agent::Invocation;
 use ralph::agent::sandbox::{CONFINE, Here, Places, Policy, Sandbox};
+use ralph::agent::{Invocation, Stdin};
 use ralph::settings::Settings;
 use tempfile::TempDir;
 
@@ -82,7 +82,7 @@ impl Place {
             arguments: Vec::new(),
             variables: Vec::new(),
             removed: Vec::new(),
-            stdin: None,
+            stdin: Stdin::Nothing,
             scratch: None,
             directory: policy.project.clone(),
         };

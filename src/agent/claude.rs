@@ -20,12 +20,24 @@ pub struct Invocation {
     pub variables: Vec<(&'static str, OsString)>,
     /// What its environment lacks of ours.
     pub removed: Vec<&'static str>,
-    /// What it reads; nothing, if none.
-    pub stdin: Option<PathBuf>,
+    /// What it reads.
+    pub stdin: Stdin,
     /// A directory that is of no use once it has ended, and is removed then.
     pub scratch: Option<PathBuf>,
     /// Where it runs.
     pub directory: PathBuf,
+}
+
+/// What a program reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stdin {
+    /// Nothing.
+    Nothing,
+    /// This file.
+    File(PathBuf),
+    /// A terminal on which nobody types: some programs insist on one, and would put the user's into
+    /// raw mode.
+    Terminal,
 }
 
 /// What every session needs.
@@ -165,7 +177,7 @@ impl Session {
             invocation.arguments.extend(["--max-budget-usd".into(), format!("{budget:.4}").into()]);
         }
         self.keep_in_front(&mut invocation);
-        invocation.stdin = Some(prompt);
+        invocation.stdin = Stdin::File(prompt);
         invocation
     }
 
@@ -199,7 +211,7 @@ impl Session {
             arguments,
             variables,
             removed: NESTING.to_vec(),
-            stdin: None,
+            stdin: Stdin::Nothing,
             scratch: self.scratch.clone(),
             directory: self.directory.clone(),
         }
@@ -238,7 +250,9 @@ mod tests {
         );
         lines.extend(invocation.removed.iter().map(|name| format!("unset {name}")));
         lines.push(format!("in {}", invocation.directory.display()));
-        lines.extend(invocation.stdin.iter().map(|stdin| format!("< {}", stdin.display())));
+        if let Stdin::File(file) = &invocation.stdin {
+            lines.push(format!("< {}", file.display()));
+        }
         lines.join("\n")
     }
 

@@ -32,7 +32,9 @@ mod transcript;
 mod watch;
 mod wire;
 
-pub use claude::{ATTEMPT_VARIABLE, AttemptContext, Invocation, Permission, Session, session_path};
+pub use claude::{
+    ATTEMPT_VARIABLE, AttemptContext, Invocation, Permission, Session, Stdin, session_path,
+};
 pub use converse::{Input, Listener, Mailbox, Report, converse};
 pub use descendants::end_marked;
 pub use facts::{Exit, Facts, Observer, Trouble};

@@ -15,13 +15,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group, setsid, wait,
 };
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::stdio::{dup2_stderr, dup2_stdout};
 use signal_hook::low_level::emulate_default_handler;
 
-use super::claude::Invocation;
+use super::claude::{Invocation, Stdin};
 use super::descendants::{PATIENCE, descendants};
 use super::descriptors::close_inherited;
 use super::sandbox::agent_of;
@@ -36,6 +38,8 @@ pub(super) const ROUND: Duration = Duration::from_secs(1);
 const NOT_STARTED: u8 = 127;
 /// Stands for a file that there is none of.
 const NONE: &str = "-";
+/// Stands for a terminal in place of a file.
+const TERMINAL: &str = "+";
 
 /// What ralph can ask of a supervisor, a byte each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,14 +68,19 @@ impl Order {
 
 /// The arguments by which a supervisor is told what to start, after the first.
 pub(super) fn arguments(invocation: &Invocation, program: PathBuf) -> Vec<OsString> {
-    let or_none = |path: &Option<PathBuf>| path.clone().map_or(NONE.into(), PathBuf::into);
-    let own = [or_none(&invocation.stdin), or_none(&invocation.scratch), program.into()];
+    let stdin = match &invocation.stdin {
+        Stdin::Nothing => NONE.into(),
+        Stdin::Terminal => TERMINAL.into(),
+        Stdin::File(path) => path.clone().into(),
+    };
+    let scratch = invocation.scratch.clone().map_or(NONE.into(), PathBuf::into);
+    let own = [stdin, scratch, program.into()];
     own.into_iter().chain(invocation.arguments.iter().cloned()).collect()
 }
 
 /// What a supervisor was told to start.
 pub(super) struct Orders {
-    pub(super) stdin: Option<PathBuf>,
+    stdin: Stdin,
     scratch: Option<PathBuf>,
     program: OsString,
     rest: Vec<OsString>,
@@ -79,8 +88,12 @@ pub(super) struct Orders {
 
 impl Orders {
     pub(super) fn read(mut arguments: impl Iterator<Item = OsString>) -> Option<Orders> {
-        let mut path = || arguments.next().map(|it| Some(it).filter(|it| it != NONE));
-        let (stdin, scratch) = (path()?.map(PathBuf::from), path()?.map(PathBuf::from));
+        let stdin = match arguments.next()? {
+            nothing if nothing == NONE => Stdin::Nothing,
+            terminal if terminal == TERMINAL => Stdin::Terminal,
+            path => Stdin::File(path.into()),
+        };
+        let scratch = Some(arguments.next()?).filter(|it| it != NONE).map(PathBuf::from);
         Some(Orders { stdin, scratch, program: arguments.next()?, rest: arguments.collect() })
     }
 
@@ -129,11 +142,18 @@ pub(super) fn supervise(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     // It fails for the leader of a process group, which we are not: ralph has just started us.
     let _ = setsid();
     let stdin = orders.stdin.clone();
+    // Whoever has the other side of a terminal must keep it for as long as the agent lives.
+    let mut other_side = None;
     let adapt = |command: &mut Command| {
         command.process_group(0).stdin(match &stdin {
-            None => Stdio::null(),
-            Some(path) => {
+            Stdin::Nothing => Stdio::null(),
+            Stdin::File(path) => {
                 File::open(path).with_context(|| format!("can't read `{}`", path.display()))?.into()
+            }
+            Stdin::Terminal => {
+                let (side, terminal) = private_terminal().context("can't get a terminal")?;
+                other_side = Some(side);
+                terminal.into()
             }
         });
         Ok(())
@@ -142,6 +162,16 @@ pub(super) fn supervise(arguments: impl Iterator<Item = OsString>) -> ExitCode {
         let_go_of_output();
         supervisor.watch()
     })
+}
+
+/// A terminal of nobody's, and its other side.
+fn private_terminal() -> Result<(OwnedFd, File)> {
+    let side = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
+    grantpt(&side)?;
+    unlockpt(&side)?;
+    let name = ptsname(&side, Vec::new())?;
+    let terminal = open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty())?;
+    Ok((side, terminal.into()))
 }
 
 /// The output is the agent's: as long as we had it, too, nobody would see the agent close it.

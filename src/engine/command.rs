@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use crate::agent::{self, EndedBy, Exit, Invocation, Limits, Listener, Mailbox};
+use crate::agent::{self, EndedBy, Exit, Invocation, Limits, Listener, Mailbox, Stdin};
 
 /// How much of what a command printed is kept: its end.
 const TAIL_BYTES: usize = 32 << 10;
@@ -46,7 +46,7 @@ pub(super) fn run(
         arguments: vec!["-c".into(), format!("exec 2>&1\n{command}").into()],
         variables: vec![("PATH", path.clone()), ("GIT_TERMINAL_PROMPT", "0".into())],
         removed: vec![],
-        stdin: None,
+        stdin: Stdin::Nothing,
         scratch: None,
         directory: directory.to_owned(),
     };

@@ -76,6 +76,8 @@ impl<W: Write> RunView<W> {
     fn start(&mut self, start: &Start<'_>, at: Timestamp) -> io::Result<()> {
         self.now = Now { began: Some(at), done: start.done, total: start.total, ..Now::default() };
         self.most_iterations = start.max_iterations;
+        // Docker's spinner moves the cursor.
+        self.out.clears = start.sandbox.starts_with("docker") && self.terminal.colour;
         self.loop_id = start.loop_id.map(str::to_owned);
         let mut text = start.target.unwrap_or("everything").to_owned();
         if start.total > 0 {

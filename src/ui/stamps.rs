@@ -10,21 +10,26 @@ pub(super) struct Stamps<W: Write> {
     /// Where it goes.
     pub(super) out: W,
     wanted: bool,
+    /// Whether something else moves the cursor, so that each line has to clear its own.
+    pub(super) clears: bool,
     at_line_start: bool,
 }
 
 impl<W: Write> Stamps<W> {
     /// Output at the beginning of a line.
     pub(super) fn new(out: W, wanted: bool) -> Stamps<W> {
-        Stamps { out, wanted, at_line_start: true }
+        Stamps { out, wanted, clears: false, at_line_start: true }
     }
 }
 
 impl<W: Write> Write for Stamps<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.wanted {
+        if self.wanted || self.clears {
             for line in bytes.split_inclusive(|&byte| byte == b'\n') {
-                if self.at_line_start {
+                if self.at_line_start && self.clears {
+                    self.out.write_all(b"\r\x1b[2K")?;
+                }
+                if self.at_line_start && self.wanted {
                     let now = Timestamp::now().to_string();
                     write!(self.out, "{} ", &now["2026-11-16T".len()..][..8])?;
                 }
@@ -58,5 +63,8 @@ mod tests {
         let mut out = Stamps::new(Vec::new(), false);
         out.write_all(b"one\n").unwrap();
         assert_eq!(out.out, b"one\n");
+        let mut out = Stamps { clears: true, ..Stamps::new(Vec::new(), false) };
+        out.write_all(b"one\ntwo\n").unwrap();
+        assert_eq!(out.out, b"\r\x1b[2Kone\n\r\x1b[2Ktwo\n");
     }
 }

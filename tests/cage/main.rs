@@ -15,7 +15,7 @@ use std::{env, thread};
 use anyhow::{Context, Result, anyhow};
 use ralph::agent::sandbox::{self, Here, Places, Policy, Sandbox};
 use ralph::agent::{
-    Exit, Input, Invocation, Limits, Listener, Mailbox, Request, backstage, converse,
+    Exit, Input, Invocation, Limits, Listener, Mailbox, Request, Stdin, backstage, converse,
 };
 use ralph::event::AgentEvent;
 use ralph::settings::{Backend, Network, SandboxSettings, Settings};
@@ -67,7 +67,7 @@ fn hold(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode> {
         arguments: arguments.collect(),
         variables: vec![("PATH", env::var_os("PATH").unwrap_or_default())],
         removed: Vec::new(),
-        stdin: None,
+        stdin: Stdin::Nothing,
         scratch: None,
         directory: policy.project.clone(),
     };

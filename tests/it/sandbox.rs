@@ -543,3 +543,32 @@ fn a_missing_agent_is_still_said_to_be_missing() {
         assert!(said.contains("the agent `no-such-claude` was not found"), "{said}");
     }
 }
+
+#[test]
+fn docker_has_a_terminal_of_nobodys_and_the_prompt_by_name() {
+    let project = Project::new();
+    let task = project.add(["Do it"]);
+    let bin = project.base().join("bin");
+    fs::create_dir(&bin).unwrap();
+    let prompt = project.base().join("prompt");
+    let script = format!(
+        "#!/bin/sh\n[ \"$2\" = --help ] && exec echo docker sandbox\n[ -t 0 ] || exit 9\n\
+         for last; do :; done\ncp \"$(echo \"$last\" | cut -d'`' -f2)\" {}\n\
+         while [ \"$1\" != claude ]; do shift; done; shift\nexec {} \"$@\"\n",
+        prompt.display(),
+        env!("CARGO_BIN_EXE_fake-claude")
+    );
+    let docker = bin.join("docker");
+    fs::write(&docker, script).unwrap();
+    fs::set_permissions(&docker, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = project.ralph_playing(
+        &["expect-arg --dangerously-skip-permissions | done"],
+        ["run", "--no-verify", "--sandbox", "docker"],
+    );
+    command.env("PATH", format!("{}:/usr/bin:/bin", bin.display()));
+    let output = project.run(command, None);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(output.stdout().contains("sandbox  docker"), "{output:?}");
+    assert!(fs::read_to_string(prompt).unwrap().contains(&task));
+    project.assert_nothing_left();
+}

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use super::super::claude::Invocation;
+use super::super::claude::{Invocation, Stdin};
 use super::policy::Policy;
 
 /// Of our environment this would be wrong in another machine.
@@ -21,7 +21,12 @@ pub(super) fn wrap(template: &str, policy: &Policy, invocation: Invocation) -> I
     }
     arguments.push("claude".into());
     arguments.extend(invocation.arguments);
-    Invocation { program: "docker".into(), arguments, ..invocation }
+    if let Stdin::File(prompt) = &invocation.stdin {
+        // Its stdin has to be a terminal; but it sees the same temporary files.
+        let message = format!("Read `{}` and do what it says.", prompt.display());
+        arguments.extend(["--".into(), message.into()]);
+    }
+    Invocation { program: "docker".into(), arguments, stdin: Stdin::Terminal, ..invocation }
 }
 
 fn joined(parts: &[&std::ffi::OsStr], by: &str) -> OsString {
@@ -45,5 +50,14 @@ mod tests {
         --env RALPH_TASK_ID=t-000001 claude
         --print a b
         ");
+        assert_eq!(wrapped.stdin, Stdin::Terminal);
+    }
+
+    #[test]
+    fn a_prompt_is_named_because_stdin_has_to_be_a_terminal() {
+        let stdin = Stdin::File("/tmp/s/prompt.md".into());
+        let wrapped = wrap("image", &policy(), Invocation { stdin, ..invocation() });
+        let last: Vec<_> = wrapped.arguments.iter().rev().take(2).rev().collect();
+        assert_eq!(last, ["--", "Read `/tmp/s/prompt.md` and do what it says."]);
     }
 }

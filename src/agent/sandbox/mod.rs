@@ -35,6 +35,8 @@ pub use places::Places;
 pub use policy::{Access, Hidden, Policy, Protected, Standin, State};
 pub(super) use within::agent_of;
 
+#[cfg(test)]
+use super::claude::Stdin;
 use super::claude::{Invocation, Permission};
 
 /// What a session in a sandbox does not get of our environment: by these, programs find what runs
@@ -97,11 +99,6 @@ impl Sandbox {
             Sandbox::Docker { template } => docker::wrap(template, policy, invocation),
         }
     }
-
-    /// Whether its stdin has to be a terminal.
-    pub fn needs_terminal(&self) -> bool {
-        matches!(self, Sandbox::Docker { .. })
-    }
 }
 
 impl Choice {
@@ -152,9 +149,12 @@ mod tests {
     #[test]
     fn the_rest_of_an_invocation_stays() {
         for sandbox in every_sandbox() {
-            let invocation = Invocation { stdin: Some("/tmp/prompt".into()), ..invocation() };
+            let stdin = Stdin::File("/tmp/prompt".into());
+            let invocation = Invocation { stdin, ..invocation() };
             let wrapped = sandbox.wrap(&policy(), invocation.clone());
-            assert_eq!(wrapped.stdin, invocation.stdin);
+            if !matches!(sandbox, Sandbox::Docker { .. }) {
+                assert_eq!(wrapped.stdin, invocation.stdin);
+            }
             assert_eq!(wrapped.directory, invocation.directory);
             assert_eq!(wrapped.variables, invocation.variables);
             assert!(wrapped.removed.contains(&"TMUX"));

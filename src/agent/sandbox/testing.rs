@@ -1,6 +1,6 @@
 //! A policy and an invocation for tests.
 
-use super::super::claude::Invocation;
+use super::super::claude::{Invocation, Stdin};
 use super::policy::{Hidden, Policy, Protected, Standin, State};
 use crate::settings::Network;
 
@@ -40,7 +40,7 @@ pub(super) fn invocation() -> Invocation {
         arguments: vec!["--print".into(), "a b".into()],
         variables: vec![("PATH", "/usr/bin".into()), ("RALPH_TASK_ID", "t-000001".into())],
         removed: Vec::new(),
-        stdin: None,
+        stdin: Stdin::Nothing,
         scratch: None,
         directory: "/home/u/project".into(),
     }
