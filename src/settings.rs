@@ -221,6 +221,18 @@ impl Flag {
     }
 }
 
+/// A flag with a value that makes no sense.
+#[derive(Debug)]
+pub struct WrongFlag(String);
+
+impl fmt::Display for WrongFlag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for WrongFlag {}
+
 /// The settings and where each came from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Loaded {
@@ -288,7 +300,12 @@ impl Origin {
     }
 
     fn refuses(&self, key: &str, expected: &str, written: &str) -> anyhow::Error {
-        anyhow!("{}: `{key}` must be {expected}, not `{}`", self.place(), one_line(written))
+        let written = one_line(written);
+        let message = format!("{}: `{key}` must be {expected}, not `{written}`", self.place());
+        match self {
+            Self::Flag(_) => WrongFlag(message).into(),
+            Self::Default | Self::File { .. } | Self::Environment(_) => anyhow!(message),
+        }
     }
 }
 

@@ -21,6 +21,7 @@ pub use exit::Exit;
 use crate::agent;
 use crate::engine::Clock;
 use crate::hint::{Hinted, hint_of};
+use crate::settings::WrongFlag;
 use crate::store;
 use crate::ui::text::printable_lines;
 use args::Cli;
@@ -87,6 +88,8 @@ fn report(error: &anyhow::Error, setup: &Setup) -> Exit {
     // Nobody is left to be told that this could not be printed.
     let _ = io::stderr().write_all(text.as_bytes());
     let cause = error.downcast_ref::<Hinted>().map_or(error, |hinted| &hinted.source);
-    let is_refused = |cause: &(dyn std::error::Error + 'static)| cause.is::<Refused>();
-    if cause.chain().any(is_refused) { Exit::Usage } else { Exit::Error }
+    let is_usage = |cause: &(dyn std::error::Error + 'static)| {
+        cause.is::<Refused>() || cause.is::<WrongFlag>()
+    };
+    if cause.chain().any(is_usage) { Exit::Usage } else { Exit::Error }
 }

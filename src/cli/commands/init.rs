@@ -17,6 +17,6 @@ pub(super) fn run(setup: &Setup, out: &mut dyn Write) -> Result<Exit> {
         };
         writeln!(out, "{what:<12} {how}")?;
     }
-    writeln!(out, "\nNext: ralph task add \"What is to be done\", then ralph status")?;
+    writeln!(out, "\nNext: ralph feature spec NAME, or ralph task add TITLE; then ralph run")?;
     Ok(Exit::Done)
 }
