@@ -2,9 +2,12 @@
 //! colours.
 
 mod bell;
+mod briefing;
 mod checklist;
 mod clock;
 mod command;
+mod conclusion;
+mod decision;
 mod git;
 mod heartbeat;
 mod helm;

@@ -39,7 +39,7 @@ pub fn preview(store: Store, plan: &Plan, clock: &Clock) -> Result<Option<Previe
     let run = RunId::from_bits(0);
     let helm = Helm::new(&plan.agent, &plan.places, plan.bounds, &mailbox, clock, &mut nobody, run);
     let engine = Engine::new(store, plan, helm);
-    let failed = super::iteration::last_failed(&around);
+    let failed = super::decision::last_failed(&around);
     let model = match plan.strategy.choose(&engine.record, failed, clock.now()) {
         Choice::Model { name, .. } => name,
         Choice::NoneBefore(_) => unreachable!("a new run knows of no model that is used up"),

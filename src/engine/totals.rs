@@ -1,6 +1,8 @@
 //! What a run adds up, for its summary.
 
-use crate::dag::{Outcome, Status, Task};
+use super::decision::Decision;
+use super::iteration::Iteration;
+use crate::dag::{Status, Task};
 use crate::event::{Diff, TaskResult};
 
 /// What a run has come to so far.
@@ -17,39 +19,37 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Takes an attempt into account.
+    /// Takes an iteration into account.
     pub(super) fn note(
         &mut self,
         task: &Task,
-        outcome: &Outcome,
+        decision: &Decision,
         status: Status,
-        reason: Option<&str>,
-        cost_usd: f64,
-        duration_secs: f64,
+        iteration: &Iteration,
     ) {
-        let known = self.results.iter_mut().find(|result| result.task == task.id);
-        let result = match known {
-            Some(result) => result,
-            None => {
-                self.results.push(TaskResult {
-                    task: task.id,
-                    title: task.title.clone(),
-                    attempts: 0,
-                    outcome: *outcome,
-                    status,
-                    reason: None,
-                    cost_usd: 0.0,
-                    duration_secs: 0.0,
-                });
-                self.results.last_mut().expect("it was just added")
-            }
-        };
+        let known = self.results.iter().position(|result| result.task == task.id);
+        let index = known.unwrap_or(self.results.len());
+        if known.is_none() {
+            self.results.push(TaskResult {
+                task: task.id,
+                title: task.title.clone(),
+                attempts: 0,
+                outcome: decision.outcome,
+                status,
+                reason: None,
+                cost_usd: 0.0,
+                duration_secs: 0.0,
+            });
+        }
+        let result = &mut self.results[index];
         result.attempts += 1;
-        result.outcome = *outcome;
+        result.outcome = decision.outcome;
         result.status = status;
-        result.reason = reason.map(str::to_owned);
-        result.cost_usd += cost_usd;
-        result.duration_secs += duration_secs;
+        result.reason.clone_from(&decision.reason);
+        result.cost_usd += iteration.cost_usd;
+        result.duration_secs += iteration.began.elapsed().as_secs_f64();
+        self.input_tokens += iteration.input_tokens;
+        self.output_tokens += iteration.output_tokens;
     }
 
     /// Takes commits into account.

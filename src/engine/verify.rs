@@ -115,7 +115,7 @@ impl Engine<'_> {
 
     fn run_verifier(&mut self, iteration: &mut Iteration, brief: &str) -> Result<Report> {
         let scratch = Scratch::new(&self.plan.places.temporary)?;
-        let id = iteration.claim.task.to_string();
+        let id = iteration.task.to_string();
         let system = Prompt::Verify
             .render(&self.plan.places.prompts, &Values::from([("id", id.as_str())]))?;
         let system = scratch.write("system.md", &system)?;
@@ -129,7 +129,7 @@ impl Engine<'_> {
         );
         session.budget_usd = self.helm.cost_left();
         let invocation = session.verify(message);
-        let name = format!("{}-verify", iteration.claim.attempt);
+        let name = format!("{}-verify", iteration.attempt);
         let (path, mut log) = agent::log::create(&self.plan.places.logs, &name, Timestamp::now())?;
         let path = path.to_string_lossy().into_owned();
         iteration.verify_log = Some(path.clone());
@@ -147,7 +147,7 @@ impl Engine<'_> {
         reason: Option<&str>,
         log: Option<&str>,
     ) {
-        let (number, task) = (iteration.number, iteration.claim.task);
+        let (number, task) = (iteration.number, iteration.task);
         self.helm.tell(&Event::Verify(Verify { iteration: number, task, by, status, reason, log }));
     }
 }

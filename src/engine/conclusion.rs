@@ -1,0 +1,187 @@
+//! The end of an iteration: what is not committed is kept, the outcome recorded, and everybody told.
+
+use anyhow::Result;
+
+use super::decision::{Decision, Then};
+use super::iteration::{Attempted, Iteration};
+use super::judge::Judgement;
+use super::{Engine, RunEnd};
+use crate::agent::{Exit, Facts, Scratch};
+use crate::dag::{Outcome, Status};
+use crate::event::{Diff, Event, IterationEnd, Stats};
+use crate::prompt::sigils::Promise;
+use crate::store::{Claim, ClaimLost, Ending, SessionRecord};
+
+impl Engine<'_> {
+    /// Ends an iteration; tells how the run ends if it does by this.
+    pub(super) fn conclude(
+        &mut self,
+        claim: Claim,
+        attempted: Attempted,
+    ) -> Result<Option<RunEnd>> {
+        let Attempted { iteration, around, facts, judgement, decision } = attempted;
+        let salvage = self.salvage(&iteration, &decision)?;
+        let head = self.look_at_head();
+        let session = iteration.record(&facts, head.clone());
+        let status = match self.finish(claim, &decision, session) {
+            Ok(status) => status,
+            Err(error) if error.is::<ClaimLost>() => {
+                self.helm.warn(&error.to_string());
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        self.take_note(&iteration, &decision, &judgement)?;
+        self.totals.note(&around.task, &decision, status, &iteration);
+        self.tell_end(&iteration, &facts, &decision, status);
+        self.report_changes(&iteration, head.as_deref(), salvage.as_deref())?;
+        self.tell_progress()?;
+        self.report_promise(&judgement)?;
+        Ok(match decision.then {
+            Then::GoOn => None,
+            Then::Wait { trouble, until } => {
+                self.helm.wait_for_the_api(&trouble, until).map(RunEnd::from)
+            }
+            Then::End(end) => Some(end),
+        })
+    }
+
+    /// Gives a claim back because of an error that has nothing to do with the task.
+    pub(super) fn release<T>(&mut self, claim: Claim, error: anyhow::Error) -> Result<T> {
+        let decision = Decision::new(Outcome::Interrupted, format!("{error:#}"));
+        // If even this fails, the claim is taken back when this process is gone.
+        let _ = self.finish(claim, &decision, SessionRecord::default());
+        Err(error)
+    }
+
+    pub(super) fn finish(
+        &mut self,
+        claim: Claim,
+        decision: &Decision,
+        session: SessionRecord,
+    ) -> Result<Status> {
+        let ending = Ending {
+            reason: decision.reason.clone(),
+            for_good: decision.for_good,
+            verification: decision.verification,
+            session,
+            ..Ending::new(decision.outcome, self.plan.max_retries)
+        };
+        self.store.finish(claim, &ending, self.helm.clock.now())
+    }
+
+    /// Keeps what an attempt without success has not committed.
+    fn salvage(&mut self, iteration: &Iteration, decision: &Decision) -> Result<Option<String>> {
+        let Some(git) = self.git.as_ref().filter(|_| decision.outcome != Outcome::Done) else {
+            return Ok(None);
+        };
+        let scratch = Scratch::new(&self.plan.places.temporary)?;
+        Ok(git.salvage(iteration.attempt, scratch.path()))
+    }
+
+    /// Tells what was committed, and pushes it if that is wanted.
+    fn report_changes(
+        &mut self,
+        iteration: &Iteration,
+        after: Option<&str>,
+        salvage: Option<&str>,
+    ) -> Result<()> {
+        let (number, before) = (iteration.number, iteration.head_before.as_deref());
+        let diff = match &self.git {
+            Some(git) if self.plan.git_stats => git.diff(before, after),
+            _ => Diff::default(),
+        };
+        self.totals.add(diff);
+        let pushed =
+            self.plan.auto_push && after.is_some() && before != after && self.helm.push()?;
+        if self.plan.git_stats || salvage.is_some() || pushed {
+            let head = after;
+            self.helm.tell(&Event::Stats(Stats { iteration: number, head, diff, salvage, pushed }));
+        }
+        Ok(())
+    }
+
+    fn report_promise(&mut self, judgement: &Judgement) -> Result<()> {
+        if judgement.promise != Some(Promise::Complete) {
+            return Ok(());
+        }
+        let counts = self.store.counts(&self.plan.target)?;
+        if counts.done < counts.total {
+            let left = counts.total - counts.done;
+            self.helm
+                .warn(&format!("the agent said COMPLETE, but {left} tasks are not done; going on"));
+        }
+        Ok(())
+    }
+
+    /// What later choices are made from.
+    fn take_note(
+        &mut self,
+        iteration: &Iteration,
+        decision: &Decision,
+        judgement: &Judgement,
+    ) -> Result<()> {
+        match decision.outcome {
+            Outcome::Done => self.record.ended(true),
+            Outcome::Failed | Outcome::Silent => self.record.ended(false),
+            Outcome::Blocked
+            | Outcome::Interrupted
+            | Outcome::Crashed
+            | Outcome::Limited
+            | Outcome::Overruled => {}
+        }
+        if decision.outcome != Outcome::Limited {
+            self.refusals = 0;
+        }
+        let Some(hint) = &judgement.hint else { return Ok(()) };
+        self.record.hint = Some(hint.clone());
+        let (task, note) =
+            (iteration.task.to_string(), format!("asked for the model `{hint}` next"));
+        self.store.note(&task, &note, Some(iteration.attempt), self.helm.clock.now())?;
+        Ok(())
+    }
+
+    fn tell_end(
+        &mut self,
+        iteration: &Iteration,
+        facts: &Facts,
+        decision: &Decision,
+        status: Status,
+    ) {
+        self.helm.tell(&Event::IterationEnd(IterationEnd {
+            iteration: iteration.number,
+            task: Some(iteration.task),
+            attempt_id: Some(iteration.attempt),
+            outcome: decision.outcome,
+            reason: decision.reason.as_deref(),
+            status: Some(status),
+            model: &iteration.model,
+            duration_secs: iteration.began.elapsed().as_secs_f64(),
+            cost_usd: iteration.cost_usd,
+            input_tokens: iteration.input_tokens,
+            output_tokens: iteration.output_tokens,
+            turns: facts.turns,
+            log: &iteration.log,
+        }));
+    }
+}
+
+impl Iteration {
+    /// What is recorded of it now that it has ended.
+    fn record(&self, facts: &Facts, head_after: Option<String>) -> SessionRecord {
+        SessionRecord {
+            exit_code: facts.exit.map(|exit| match exit {
+                Exit::Code(code) => code,
+                Exit::Signal(signal) => 128 + signal,
+            }),
+            cost_usd: Some(self.cost_usd),
+            input_tokens: Some(self.input_tokens.cast_signed()),
+            output_tokens: Some(self.output_tokens.cast_signed()),
+            turns: Some(facts.turns.into()),
+            session_id: facts.session.clone(),
+            head_after,
+            verify_log_path: self.verify_log.clone(),
+            ..SessionRecord::default()
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! What is to become of an attempt, and of the run after it.
+
+use anyhow::Result;
+
+use super::iteration::Iteration;
+use super::judge::{Judgement, Verdict};
+use super::limits::{Reaction, react};
+use super::verify::Checked;
+use super::{Engine, Reached, RunEnd};
+use crate::agent::{Exit, Report, Trouble};
+use crate::dag::{Outcome, Verification};
+use crate::prompt::sigils::Promise;
+use crate::store::Surroundings;
+use crate::time::Timestamp;
+
+/// So many sessions in a row that said nothing are a failure for good.
+const SILENT: usize = 3;
+
+/// What is to become of an attempt, and of the run after it.
+pub(super) struct Decision {
+    pub(super) outcome: Outcome,
+    pub(super) reason: Option<String>,
+    pub(super) for_good: bool,
+    pub(super) verification: Option<Verification>,
+    pub(super) then: Then,
+}
+
+/// What the run does after an iteration.
+pub(super) enum Then {
+    GoOn,
+    Wait { trouble: Trouble, until: Timestamp },
+    End(RunEnd),
+}
+
+impl Decision {
+    pub(super) fn new(outcome: Outcome, reason: impl Into<Option<String>>) -> Decision {
+        let reason = reason.into();
+        Decision { outcome, reason, for_good: false, verification: None, then: Then::GoOn }
+    }
+
+    pub(super) fn then(self, then: Then) -> Decision {
+        Decision { then, ..self }
+    }
+
+    /// What comes after, unless the run ends anyway.
+    fn then_unless_ended(self, then: Then) -> Decision {
+        match self.then {
+            Then::GoOn => self.then(then),
+            Then::Wait { .. } | Then::End(_) => self,
+        }
+    }
+}
+
+impl Engine<'_> {
+    /// What is to become of an attempt.
+    pub(super) fn decide(
+        &mut self,
+        iteration: &mut Iteration,
+        surroundings: &Surroundings,
+        brief: &str,
+        report: &Report,
+        judgement: &Judgement,
+    ) -> Result<Decision> {
+        let failure = judgement.promise == Some(Promise::Failure);
+        let then = || if failure { Then::End(RunEnd::Failure) } else { Then::GoOn };
+        Ok(match judgement.verdict.clone() {
+            Verdict::Done { doubtful } => {
+                self.check_done(iteration, brief, doubtful)?.then_unless_ended(then())
+            }
+            Verdict::Failed(reason) => Decision::new(Outcome::Failed, reason).then(then()),
+            Verdict::Blocked(question) => Decision::new(Outcome::Blocked, question).then(then()),
+            Verdict::Silent(_) if failure => {
+                Decision::new(Outcome::Interrupted, "the agent stopped the run".to_owned())
+                    .then(then())
+            }
+            Verdict::Silent(reason) => {
+                let for_good = said_nothing_too_often(surroundings);
+                Decision { for_good, ..Decision::new(Outcome::Silent, reason) }
+            }
+            Verdict::Interrupted => interrupted(),
+            Verdict::OutOfTime => out_of_time(),
+            Verdict::OutOfMoney => {
+                let reason = "the cost of the run is reached".to_owned();
+                Decision::new(Outcome::Limited, reason)
+                    .then(Then::End(RunEnd::Limit(Reached::Cost)))
+            }
+            Verdict::Refused(trouble) => self.refused(trouble, report),
+        })
+    }
+
+    fn check_done(
+        &mut self,
+        iteration: &mut Iteration,
+        brief: &str,
+        doubtful: bool,
+    ) -> Result<Decision> {
+        Ok(match self.verify(iteration, brief)? {
+            Checked::Done(Verification::Skipped) if doubtful => Decision::new(
+                Outcome::Silent,
+                "the agent said both that it is done and that it is not".to_owned(),
+            ),
+            Checked::Done(verification) => {
+                Decision { verification: Some(verification), ..Decision::new(Outcome::Done, None) }
+            }
+            Checked::NotDone(reason) => Decision {
+                verification: Some(Verification::Failed),
+                ..Decision::new(Outcome::Failed, reason)
+            },
+            Checked::Interrupted => interrupted(),
+            Checked::OutOfTime => out_of_time(),
+            Checked::GiveUp(trouble) => Decision::new(Outcome::Limited, trouble.to_string())
+                .then(Then::End(RunEnd::Refused(trouble))),
+        })
+    }
+
+    fn refused(&mut self, trouble: Trouble, report: &Report) -> Decision {
+        self.refusals += 1;
+        let reason = trouble.to_string();
+        let limited = Decision::new(Outcome::Limited, reason.clone());
+        match react(&trouble, self.refusals, self.helm.clock.now()) {
+            Reaction::Wait { until } => limited.then(Then::Wait { trouble, until }),
+            Reaction::Cap { model, until } if self.plan.strategy.may_switch() => {
+                self.record.capped.insert(model.to_owned(), until);
+                limited
+            }
+            Reaction::Cap { until, .. } => limited.then(Then::Wait { trouble, until }),
+            Reaction::GiveUp => limited.then(Then::End(RunEnd::Refused(trouble))),
+            Reaction::Blame => {
+                self.refusals = 0;
+                let words = report.last_words().map_or(String::new(), |it| format!("\n{it}"));
+                let exit = match report.facts.exit {
+                    Some(Exit::Code(code)) if code != 0 => format!(" (exit code {code})"),
+                    Some(Exit::Signal(signal)) => format!(" (signal {signal})"),
+                    _ => String::new(),
+                };
+                Decision::new(Outcome::Failed, format!("{reason}{exit}{words}"))
+            }
+        }
+    }
+}
+
+fn interrupted() -> Decision {
+    Decision::new(Outcome::Interrupted, None).then(Then::End(RunEnd::Interrupted))
+}
+
+fn out_of_time() -> Decision {
+    Decision::new(Outcome::Limited, "the time of the run was over".to_owned())
+        .then(Then::End(RunEnd::Limit(Reached::Time)))
+}
+
+pub(super) fn last_failed(surroundings: &Surroundings) -> bool {
+    let last = surroundings.attempts.iter().rev().find_map(|attempt| match attempt.outcome? {
+        Outcome::Failed | Outcome::Silent => Some(true),
+        Outcome::Done | Outcome::Blocked => Some(false),
+        Outcome::Interrupted | Outcome::Crashed | Outcome::Limited | Outcome::Overruled => None,
+    });
+    last.unwrap_or(false)
+}
+
+/// Whether the last sessions said nothing either; those that were not allowed to end do not count.
+fn said_nothing_too_often(surroundings: &Surroundings) -> bool {
+    let is_silent = |outcome: Outcome| match outcome {
+        Outcome::Silent => Some(true),
+        Outcome::Done | Outcome::Failed | Outcome::Blocked => Some(false),
+        Outcome::Interrupted | Outcome::Crashed | Outcome::Limited | Outcome::Overruled => None,
+    };
+    let outcomes = surroundings.attempts.iter().rev().filter_map(|it| it.outcome);
+    outcomes.filter_map(is_silent).take_while(|&silent| silent).take(SILENT - 1).count()
+        == SILENT - 1
+}
