@@ -169,6 +169,9 @@ impl Session {
                 "--output-format",
                 "stream-json",
                 "--include-partial-messages",
+                // Without it every server that the user or the project names is started, unasked, for
+                // a verifier too, whose tools it would add to.
+                "--strict-mcp-config",
             ]
             .map(OsString::from),
         );
@@ -282,7 +285,7 @@ mod tests {
     fn a_build_may_do_everything() {
         let session = Session { attempt: None, iteration: None, ..session() };
         insta::assert_snapshot!(shown(&session.build("/tmp/prompt.md".into(), &Permission::Everything)), @"
-        claude --append-system-prompt-file /tmp/system.md --model opus --print --verbose --output-format stream-json --include-partial-messages --dangerously-skip-permissions
+        claude --append-system-prompt-file /tmp/system.md --model opus --print --verbose --output-format stream-json --include-partial-messages --strict-mcp-config --dangerously-skip-permissions
         PATH=/opt/ralph:/usr/bin
         RALPH_DB=/project/.ralph/progress.db
         RALPH_MODEL=opus
@@ -299,7 +302,7 @@ mod tests {
     fn work_outside_a_sandbox_may_use_the_named_tools() {
         let permission = Permission::Tools(vec!["Bash".into(), "Read".into()]);
         insta::assert_snapshot!(shown(&session().work("/tmp/prompt.md".into(), &permission)), @"
-        claude --append-system-prompt-file /tmp/system.md --model opus --print --verbose --output-format stream-json --include-partial-messages --allowed-tools Bash,Read --no-session-persistence
+        claude --append-system-prompt-file /tmp/system.md --model opus --print --verbose --output-format stream-json --include-partial-messages --strict-mcp-config --allowed-tools Bash,Read --no-session-persistence
         PATH=/opt/ralph:/usr/bin
         RALPH_DB=/project/.ralph/progress.db
         RALPH_MODEL=opus
