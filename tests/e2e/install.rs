@@ -1,0 +1,92 @@
+//! The program under the tests: one version of Claude Code from npm, kept below the target directory.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use crate::harness::wait_until;
+
+const PACKAGE: &str = "@anthropic-ai/claude-code";
+const VERSION: &str = "2.1.325";
+/// Longer than a slow line takes for a hundred megabytes.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// The program; none where it can't be had, which is said once, and aloud.
+pub(crate) fn claude() -> Option<&'static Path> {
+    static CLAUDE: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let found = CLAUDE.get_or_init(|| match find_or_install() {
+        Ok(program) => Some(program),
+        Err(reason) => {
+            let line = "=".repeat(72);
+            // Not by a macro: those are only heard when a test fails.
+            let _ = writeln!(
+                io::stderr(),
+                "\n{line}\nSKIPPED: nothing was tried with the real Claude Code.\n{reason}\n{line}"
+            );
+            None
+        }
+    });
+    found.as_deref()
+}
+
+fn find_or_install() -> Result<PathBuf, String> {
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let installed = cache.join(format!("claude-code-{VERSION}"));
+    let program = installed.join("node_modules").join(platform_package()?).join("claude");
+    let told = |error: io::Error| format!("the directory for it can't be used: {error}");
+    fs::create_dir_all(cache).map_err(told)?;
+    // Whoever comes second finds what the first has installed.
+    let lock = File::create(cache.join("claude-code.lock")).map_err(told)?;
+    lock.lock().map_err(told)?;
+    if !program.is_file() {
+        let unfinished = cache.join("claude-code.new");
+        for leftover in [&unfinished, &installed] {
+            if leftover.exists() {
+                fs::remove_dir_all(leftover).map_err(told)?;
+            }
+        }
+        fs::create_dir(&unfinished).map_err(told)?;
+        install(&unfinished)?;
+        fs::rename(unfinished, installed).map_err(told)?;
+    }
+    match program.is_file() {
+        true => Ok(program),
+        false => Err(format!("`{PACKAGE}` {VERSION} has no program for this machine")),
+    }
+}
+
+/// The package with the program itself, which `PACKAGE` names as optional.
+fn platform_package() -> Result<String, String> {
+    match std::env::consts::ARCH {
+        "x86_64" => Ok(format!("{PACKAGE}-linux-x64")),
+        "aarch64" => Ok(format!("{PACKAGE}-linux-arm64")),
+        other => Err(format!("there is no `{PACKAGE}` for {other}")),
+    }
+}
+
+fn install(directory: &Path) -> Result<(), String> {
+    let log = directory.join("npm.log");
+    let output = File::create(&log).map_err(|error| error.to_string())?;
+    let mut npm = Command::new("npm")
+        .args(["install", "--save-exact", "--ignore-scripts", "--no-audit", "--no-fund"])
+        .args(["--no-update-notifier", "--loglevel=error", "--fetch-retries=1", "--prefix"])
+        .arg(directory)
+        .arg(format!("{PACKAGE}@{VERSION}"))
+        .current_dir(directory)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(output)
+        .spawn()
+        .map_err(|error| format!("`npm` can't be started: {error}"))?;
+    let status = wait_until(Instant::now() + PATIENCE, || npm.try_wait().ok().flatten());
+    if status.is_some_and(|status| status.success()) {
+        return Ok(());
+    }
+    let _ = npm.kill();
+    let _ = npm.wait();
+    let said = fs::read_to_string(log).unwrap_or_default();
+    Err(format!("`npm install {PACKAGE}@{VERSION}` failed:\n{}", said.trim_end()))
+}

@@ -1,0 +1,57 @@
+//! What a user and a project have set up for Claude Code: hooks are theirs and run, servers of tools stay
+//! out of sessions that nobody watches.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::api::{Role, bash, say};
+use crate::rig::Rig;
+use crate::run::done;
+
+#[test]
+fn servers_of_tools_stay_out_of_unattended_sessions() {
+    let rig = Rig::new(|request| match (request.role, request.turn) {
+        (Role::Build, 1) => bash(format!("ralph task add Extra -d x --parent {}", request.task)),
+        (Role::Verify, _) => say("<verify-pass/>"),
+        _ => done(request),
+    });
+    let Some(rig) = rig else { return };
+    let started = rig.project.base().join("started");
+    let start = format!("touch {}; sleep 600", started.display());
+    let servers = json!({ "mcpServers": { "tools": { "command": "sh", "args": ["-c", start] } } });
+    fs::write(rig.project.base().join("home/.claude.json"), servers.to_string()).unwrap();
+    rig.project.write(".mcp.json", servers.to_string());
+    rig.project.write_feature("login", "# Spec\nR1: it works", "# Plan\nPhase 1: a table");
+    rig.finish(rig.ralph(&["feature", "build", "login"])).with_code(0);
+    rig.run(&[]).with_code(0);
+    assert!(!started.exists());
+    for role in [Role::Build, Role::Work, Role::Verify] {
+        let asked = rig.asked(role);
+        assert!(!asked.is_empty(), "{role:?}");
+        assert!(!asked.iter().any(|it| it.tools.iter().any(|tool| tool.starts_with("mcp"))));
+    }
+}
+
+#[test]
+fn a_hook_that_does_not_let_claude_stop_is_heard_before_the_verdict() {
+    let rig = Rig::new(|request| match request.turn {
+        1 => say("I stop here."),
+        _ => done(request),
+    });
+    let Some(rig) = rig else { return };
+    let once = rig.project.base().join("stopped");
+    let stop = format!(
+        "[ -e {once} ] || {{ touch {once}; echo 'say whether it is done' >&2; exit 2; }}",
+        once = once.display()
+    );
+    let hook = json!([{ "hooks": [{ "type": "command", "command": stop }] }]);
+    let settings = json!({ "hooks": { "Stop": hook } }).to_string();
+    fs::create_dir(rig.project.base().join("home/.claude")).unwrap();
+    fs::write(rig.project.base().join("home/.claude/settings.json"), settings).unwrap();
+    let task = rig.project.add(["Do it"]);
+    let ended = rig.run(&["--no-verify"]).with_code(0);
+    assert!(once.exists(), "{ended:#?}");
+    assert_eq!(rig.history(&task).len(), 1, "{ended:#?}");
+    assert_eq!(rig.status(&task), "done");
+}
