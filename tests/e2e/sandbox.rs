@@ -1,32 +1,18 @@
 //! The real agent inside a sandbox, which it does not notice as long as it does what it should.
 
-use std::io::Write;
 use std::path::Path;
 
 use rustix::process::Signal;
 
 use crate::api::{Role, bash, say};
-use crate::harness::{Project, RALPH};
+use crate::harness::{RALPH, working_sandboxes};
 use crate::interrupts::{signal, wait_for_file};
 use crate::rig::Rig;
 use crate::run::done;
 
-/// The back ends that work here, as ralph itself finds out; the others are said to be skipped.
-fn working() -> Vec<&'static str> {
-    let checks = Project::new().ralph(["doctor", "--json"]).stdout();
-    let (there, missing): (Vec<_>, Vec<_>) = ["bwrap", "landlock"]
-        .into_iter()
-        .partition(|name| checks.split_once("works here: ").is_some_and(|it| it.1.contains(name)));
-    for name in missing {
-        // Not by a macro: those are only heard when a test fails.
-        let _ = writeln!(std::io::stderr(), "SKIPPED: {name} does not work here");
-    }
-    there
-}
-
 #[test]
 fn a_session_that_is_held_works_and_gets_nowhere_else() {
-    for backend in working() {
+    for backend in working_sandboxes() {
         let rig = Rig::new(|request| match (request.role, request.session, request.turn) {
             (Role::Verify, _, 1) => bash("ls work; touch seen; git log --oneline"),
             (Role::Verify, ..) => say("<verify-pass/>"),
@@ -56,7 +42,7 @@ fn a_session_that_is_held_works_and_gets_nowhere_else() {
 
 #[test]
 fn an_interrupt_reaches_a_session_that_is_held() {
-    for backend in working() {
+    for backend in working_sandboxes() {
         let rig = Rig::new(|_| bash("setsid sleep 600 & touch started; while :; do sleep 1; done"));
         let Some(rig) = rig else { return };
         let task = rig.project.add(["Do it"]);

@@ -512,6 +512,19 @@ pub(crate) fn check_rules(project: &Project) {
     assert!(findings.is_empty(), "{findings:?}");
 }
 
+/// The back ends that work here, as ralph itself finds out; the others are said to be skipped.
+pub(crate) fn working_sandboxes() -> Vec<&'static str> {
+    let checks = Project::new().ralph(["doctor", "--json"]).stdout();
+    let works = checks.split_once("works here: ").map_or("", |it| it.1);
+    let (there, missing): (Vec<_>, Vec<_>) =
+        ["bwrap", "landlock"].into_iter().partition(|name| works.contains(name));
+    for name in missing {
+        // Not by a macro: those are only heard when a test fails.
+        let _ = writeln!(std::io::stderr(), "SKIPPED: {name} does not work here");
+    }
+    there
+}
+
 /// Asserts that no process of this test is left.
 #[track_caller]
 pub(crate) fn assert_no_process_left(project: &Project) {

@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::Value;
 
-use crate::harness::{Output, Project, assert_no_process_left, is_task_id};
+use crate::harness::{Output, Project, assert_no_process_left, is_task_id, working_sandboxes};
 
 const CAGE: &str = env!("CARGO_BIN_EXE_ralph-cage");
 const BACKENDS: [&str; 2] = ["bwrap", "landlock"];
@@ -461,20 +461,6 @@ fn collect(path: &Path, found: &mut Fingerprint) {
 
 // Runs whose sessions are held.
 
-/// The back ends that work here; the others are said to be skipped.
-fn working() -> Vec<&'static str> {
-    let checks = Project::new().ralph(["doctor", "--json"]);
-    let checks: Value = serde_json::from_slice(&checks.stdout).unwrap();
-    let sandbox = checks.as_array().unwrap().iter().find(|it| it["name"] == "sandbox").unwrap();
-    let told = sandbox["detail"].as_str().unwrap().rsplit(": ").next().unwrap().to_owned();
-    let works = |name: &&&str| told.split(", ").any(|it| it == **name);
-    let names = ["bwrap", "landlock"];
-    for missing in names.iter().filter(|name| !works(name)) {
-        let _ = writeln!(std::io::stderr(), "SKIPPED: {missing} does not work here");
-    }
-    names.iter().filter(works).copied().collect()
-}
-
 fn run_held(project: &Project, backend: &str, scripts: &[&str], flags: &[&str]) -> Output {
     let arguments = ["run", "--sandbox", backend];
     let command = project.ralph_playing(scripts, arguments.iter().chain(flags));
@@ -485,7 +471,7 @@ fn run_held(project: &Project, backend: &str, scripts: &[&str], flags: &[&str]) 
 
 #[test]
 fn a_run_holds_its_sessions_and_honest_work_goes_on() {
-    for backend in working() {
+    for backend in working_sandboxes() {
         let project = Project::new();
         project.git_init();
         project.add(["Do it"]);
@@ -510,7 +496,7 @@ fn a_run_holds_its_sessions_and_honest_work_goes_on() {
 
 #[test]
 fn a_verifier_that_is_held_can_not_change_the_project() {
-    for backend in working() {
+    for backend in working_sandboxes() {
         let project = Project::new();
         project.git_init();
         project.add(["Do it"]);
@@ -529,7 +515,7 @@ fn a_sandbox_that_can_not_be_had_or_an_unknown_rule_is_an_error_before_anything_
     assert!(said.contains("the sandbox `seatbelt` can't be had"), "{said}");
     let said = run_held(&project, "nonsense", &["done"], &[]).fails(2);
     assert!(said.contains("flag `--sandbox`: `sandbox.backend` must be one of"), "{said}");
-    for backend in working() {
+    for backend in working_sandboxes() {
         let said = run_held(&project, backend, &["done"], &["--allow", "gcp"]).fails(1);
         assert!(said.contains("gcp"), "{said}");
     }
@@ -538,7 +524,7 @@ fn a_sandbox_that_can_not_be_had_or_an_unknown_rule_is_an_error_before_anything_
 
 #[test]
 fn a_missing_agent_is_still_said_to_be_missing() {
-    for backend in working() {
+    for backend in working_sandboxes() {
         let project = Project::new();
         project.add(["Do it"]);
         let mut command = project.ralph_command(["run", "--sandbox", backend]);
