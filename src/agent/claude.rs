@@ -3,8 +3,18 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-/// The variables by which Claude Code knows that it runs inside itself.
-const NESTING: [&str; 3] = ["CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT"];
+/// The variables by which Claude Code knows that it runs inside itself, and as whose child.
+const NESTING: [&str; 9] = [
+    "CLAUDECODE",
+    "CLAUDE_CODE_ENTRYPOINT",
+    "CLAUDE_CODE_SSE_PORT",
+    "CLAUDE_CODE_CHILD_SESSION",
+    "CLAUDE_CODE_MESSAGING_SOCKET",
+    "CLAUDE_CODE_MESSAGING_TOKEN",
+    "CLAUDE_CODE_SESSION_ATTENDED",
+    "CLAUDE_CODE_SESSION_ID",
+    "CLAUDE_PID",
+];
 
 /// By this variable the processes of an attempt are known.
 pub const ATTEMPT_VARIABLE: &str = "RALPH_ATTEMPT_ID";
@@ -277,6 +287,12 @@ mod tests {
         unset CLAUDECODE
         unset CLAUDE_CODE_ENTRYPOINT
         unset CLAUDE_CODE_SSE_PORT
+        unset CLAUDE_CODE_CHILD_SESSION
+        unset CLAUDE_CODE_MESSAGING_SOCKET
+        unset CLAUDE_CODE_MESSAGING_TOKEN
+        unset CLAUDE_CODE_SESSION_ATTENDED
+        unset CLAUDE_CODE_SESSION_ID
+        unset CLAUDE_PID
         in /project
         ");
     }
@@ -293,6 +309,12 @@ mod tests {
         unset CLAUDECODE
         unset CLAUDE_CODE_ENTRYPOINT
         unset CLAUDE_CODE_SSE_PORT
+        unset CLAUDE_CODE_CHILD_SESSION
+        unset CLAUDE_CODE_MESSAGING_SOCKET
+        unset CLAUDE_CODE_MESSAGING_TOKEN
+        unset CLAUDE_CODE_SESSION_ATTENDED
+        unset CLAUDE_CODE_SESSION_ID
+        unset CLAUDE_PID
         in /project
         < /tmp/prompt.md
         ");
@@ -313,6 +335,12 @@ mod tests {
         unset CLAUDECODE
         unset CLAUDE_CODE_ENTRYPOINT
         unset CLAUDE_CODE_SSE_PORT
+        unset CLAUDE_CODE_CHILD_SESSION
+        unset CLAUDE_CODE_MESSAGING_SOCKET
+        unset CLAUDE_CODE_MESSAGING_TOKEN
+        unset CLAUDE_CODE_SESSION_ATTENDED
+        unset CLAUDE_CODE_SESSION_ID
+        unset CLAUDE_PID
         in /project
         < /tmp/prompt.md
         ");

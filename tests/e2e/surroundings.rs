@@ -6,7 +6,7 @@ use std::fs;
 use serde_json::json;
 
 use crate::api::{Role, bash, say};
-use crate::rig::Rig;
+use crate::rig::{RUN, Rig};
 use crate::run::done;
 
 #[test]
@@ -31,6 +31,27 @@ fn servers_of_tools_stay_out_of_unattended_sessions() {
         assert!(!asked.is_empty(), "{role:?}");
         assert!(!asked.iter().any(|it| it.tools.iter().any(|tool| tool.starts_with("mcp"))));
     }
+}
+
+#[test]
+fn a_session_knows_nothing_of_the_one_that_ralph_was_started_in() {
+    let rig = Rig::new(|request| match request.turn {
+        1 => bash("tr '\\0' '\\n' </proc/$CLAUDE_PID/environ | sed -n 's/=outer$//p'; env"),
+        _ => done(request),
+    });
+    let Some(rig) = rig else { return };
+    rig.project.add(["Do it"]);
+    let mut command = rig.ralph(&[&RUN[..], &["--no-verify"]].concat());
+    // What Claude Code gives to the commands of its Bash tool.
+    let nested =
+        ["CHILD_SESSION", "ENTRYPOINT", "MESSAGING_SOCKET", "MESSAGING_TOKEN", "SESSION_ID"];
+    command.envs(nested.map(|name| (format!("CLAUDE_CODE_{name}"), "outer")));
+    command.envs(["CLAUDECODE", "CLAUDE_PID"].map(|name| (name, "outer")));
+    rig.finish(command).with_code(0);
+    let printed = &rig.asked(Role::Work)[1].printed;
+    let inherited: Vec<&str> = printed.lines().take_while(|line| !line.contains('=')).collect();
+    assert_eq!(inherited, [""; 0]);
+    assert!(printed.contains("CLAUDECODE=1"), "{printed}");
 }
 
 #[test]
