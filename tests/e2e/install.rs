@@ -13,6 +13,8 @@ const PACKAGE: &str = "@anthropic-ai/claude-code";
 const VERSION: &str = "2.1.325";
 /// Longer than a slow line takes for a hundred megabytes.
 const PATIENCE: Duration = Duration::from_secs(300);
+/// How much of what npm says is passed on: the rest is about npm itself.
+const SHOWN_LINES: usize = 5;
 
 /// The program; none where it can't be had, which is said once, and aloud.
 pub(crate) fn claude() -> Option<&'static Path> {
@@ -49,7 +51,7 @@ fn find_or_install() -> Result<PathBuf, String> {
             }
         }
         fs::create_dir(&unfinished).map_err(told)?;
-        install(&unfinished)?;
+        install(&unfinished).inspect_err(|_| drop(fs::remove_dir_all(&unfinished)))?;
         fs::rename(unfinished, installed).map_err(told)?;
     }
     match program.is_file() {
@@ -72,7 +74,8 @@ fn install(directory: &Path) -> Result<(), String> {
     let output = File::create(&log).map_err(|error| error.to_string())?;
     let mut npm = Command::new("npm")
         .args(["install", "--save-exact", "--ignore-scripts", "--no-audit", "--no-fund"])
-        .args(["--no-update-notifier", "--loglevel=error", "--fetch-retries=1", "--prefix"])
+        .args(["--no-update-notifier", "--loglevel=error", "--fetch-retries=1"])
+        .args(["--fetch-retry-mintimeout=1000", "--prefix"])
         .arg(directory)
         .arg(format!("{PACKAGE}@{VERSION}"))
         .current_dir(directory)
@@ -88,5 +91,6 @@ fn install(directory: &Path) -> Result<(), String> {
     let _ = npm.kill();
     let _ = npm.wait();
     let said = fs::read_to_string(log).unwrap_or_default();
-    Err(format!("`npm install {PACKAGE}@{VERSION}` failed:\n{}", said.trim_end()))
+    let said: Vec<&str> = said.lines().take(SHOWN_LINES).collect();
+    Err(format!("`npm install {PACKAGE}@{VERSION}` failed:\n{}", said.join("\n")))
 }

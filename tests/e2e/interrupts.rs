@@ -52,6 +52,7 @@ fn a_second_interrupt_does_not_wait_for_claude() {
     let running = rig.start(rig.ralph(&["run"]));
     wait_for_file(&rig, "started");
     signal(&running, Signal::INT);
+    while !running.next_line().unwrap().contains("Ctrl+C again to kill it") {}
     signal(&running, Signal::INT);
     assert_released(&rig, &task, rig.ended(running));
 }

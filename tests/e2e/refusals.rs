@@ -86,6 +86,8 @@ fn a_session_that_hears_nothing_is_ended() {
     rig.project.write(".ralph.toml", "[agent]\nsilence_timeout_secs = 5\n");
     let task = rig.project.add(["Do it"]);
     let ended = rig.finish(rig.clocked(&["--no-verify"])).with_code(0);
-    assert_eq!(rig.history(&task).len(), 2, "{ended:#?}");
-    assert_eq!(rig.status(&task), "done");
+    let history = rig.history(&task);
+    assert_eq!(history[0].0, "silent", "{ended:#?}");
+    assert_eq!(history[0].1, "the session showed no sign of life and was ended");
+    assert_eq!(rig.status(&task), "done", "{ended:#?}");
 }

@@ -38,7 +38,7 @@ fn usage_limit(seconds: u64) -> Answer {
 #[test]
 fn a_graph_of_three_is_worked_verified_tried_again_and_waits_for_a_limit() {
     let rig = Rig::new(|request| match (request.role, request.title.as_str()) {
-        (Role::Work, "Docs") if request.session == 1 => usage_limit(3),
+        (Role::Work, "Docs") if request.session == 1 => usage_limit(8),
         (Role::Work, _) if request.turn == 1 => commit(request),
         (Role::Work, _) => done(request),
         (Role::Verify, "Endpoints") if request.session == 1 => {
@@ -67,7 +67,7 @@ fn a_graph_of_three_is_worked_verified_tried_again_and_waits_for_a_limit() {
     let waits = ended.events("limit_wait");
     assert_eq!(waits.len(), 1, "{waits:?}");
     assert_eq!(waits[0]["reason"], "the usage limit is reached");
-    assert!(waits[0]["seconds"].as_u64().unwrap() <= 8, "{waits:?}");
+    assert!(waits[0]["seconds"].as_u64().unwrap() <= 13, "{waits:?}");
     let again =
         rig.asked(Role::Work).into_iter().find(|it| it.task == endpoints && it.session == 2);
     assert!(again.unwrap().prompt.contains("there is no test"));
