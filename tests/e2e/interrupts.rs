@@ -1,12 +1,14 @@
-//! Signals to a run while the real agent works: the task is free again, and nothing is left.
+//! A run that is told to end, or killed, while the real agent works: the task is free again, and nothing
+//! is left.
 
 use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::api::{Answer, bash, hang, say};
-use crate::harness::{Background, DEADLINE, wait_until};
+use crate::harness::{Background, DEADLINE, assert_no_process_left, wait_until};
 use crate::rig::{Ended, Rig};
+use crate::run::done;
 
 pub(crate) fn signal(running: &Background, signal: Signal) {
     kill_process(Pid::from_raw(running.id().cast_signed()).unwrap(), signal).unwrap();
@@ -75,10 +77,27 @@ fn an_interrupt_while_the_api_is_silent_ends_the_session() {
 }
 
 #[test]
+fn a_killed_run_leaves_no_process_and_the_next_one_goes_on() {
+    let rig = Rig::new(|request| match request.session {
+        1 => endless(),
+        _ => done(request),
+    });
+    let Some(rig) = rig else { return };
+    let task = rig.project.add(["Do it"]);
+    let mut running = rig.start(rig.ralph(&["run"]));
+    wait_for_file(&rig, "started");
+    running.kill();
+    assert_no_process_left(&rig.project);
+    running.finish();
+    let ended = rig.run(&["--no-verify", "--max-retries", "0"]).with_code(0);
+    assert_eq!(rig.outcomes(&task), ["crashed", "done"], "{ended:#?}");
+}
+
+#[test]
 fn what_goes_on_in_the_background_ends_with_its_session() {
     let rig = Rig::new(|request| match request.turn {
         1 => bash("nohup setsid sleep 600 >/dev/null 2>&1 & echo $! >&2"),
-        _ => crate::run::done(request),
+        _ => done(request),
     });
     let Some(rig) = rig else { return };
     let task = rig.project.add(["Do it"]);

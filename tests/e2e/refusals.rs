@@ -28,8 +28,7 @@ fn what_will_pass_is_waited_for_and_costs_no_retry() {
         let waits = ended.events("limit_wait");
         assert_eq!(waits.len(), 1, "{reason}: {ended:#?}");
         assert_eq!(waits[0]["reason"], reason);
-        let outcomes: Vec<String> = rig.history(&task).into_iter().map(|it| it.0).collect();
-        assert_eq!(outcomes, ["limited", "done"], "{reason}");
+        assert_eq!(rig.outcomes(&task), ["limited", "done"], "{reason}");
         ended.with_code(0);
     }
 }

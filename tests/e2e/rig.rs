@@ -88,6 +88,10 @@ impl Rig {
         attempts.iter().map(|it| (text(&it["outcome"]), text(&it["reason"]))).collect()
     }
 
+    pub(crate) fn outcomes(&self, task: &str) -> Vec<String> {
+        self.history(task).into_iter().map(|(outcome, _)| outcome).collect()
+    }
+
     /// Only what is on loopback can be reached: whoever calls elsewhere is heard by the stand-in.
     fn with_claude(&self, mut command: Command) -> Command {
         let address = self.api.address();

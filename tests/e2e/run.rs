@@ -56,12 +56,9 @@ fn a_graph_of_three_is_worked_verified_tried_again_and_waits_for_a_limit() {
     // A limit has a time only for those who have a subscription.
     command.env_remove("ANTHROPIC_API_KEY").env("CLAUDE_CODE_OAUTH_TOKEN", "no-token-at-all");
     let ended = rig.finish(command).with_code(0);
-    let outcomes = |task: &str| -> Vec<String> {
-        rig.history(task).into_iter().map(|(outcome, _)| outcome).collect()
-    };
-    assert_eq!(outcomes(&schema), ["done"]);
-    assert_eq!(outcomes(&endpoints), ["failed", "done"]);
-    assert_eq!(outcomes(&docs), ["limited", "done"], "{ended:#?}");
+    assert_eq!(rig.outcomes(&schema), ["done"]);
+    assert_eq!(rig.outcomes(&endpoints), ["failed", "done"]);
+    assert_eq!(rig.outcomes(&docs), ["limited", "done"], "{ended:#?}");
     assert!(rig.history(&endpoints)[0].1.contains("there is no test"));
     assert_eq!(rig.project.show(&docs)["retries"], 0);
     let waits = ended.events("limit_wait");

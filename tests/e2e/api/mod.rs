@@ -135,37 +135,39 @@ impl Desk {
 
     fn answer(&self, connection: &mut TcpStream, number: usize, asked: &Request) -> io::Result<()> {
         let answer = (self.scenario)(asked);
+        let headers = &answer.headers;
         let message = answer.message(number, &asked.model);
+        let events = events(&message);
         match answer.fate {
+            Fate::Arrives if asked.streamed => stream(connection, headers, &events)?.end(),
+            Fate::Arrives => send_json(connection, 200, headers, &message),
             Fate::Refused { status, message } => {
                 let error = json!({ "type": error_type(status), "message": message });
-                let document = json!({ "type": "error", "error": error });
-                send_json(connection, status, &answer.headers, &document)
+                send_json(connection, status, headers, &json!({ "type": "error", "error": error }))
             }
             Fate::NeverComes => wait_for_the_end(connection),
-            Fate::Arrives if asked.streamed => stream(connection, &answer, &events(&message)),
-            Fate::Arrives => send_json(connection, 200, &answer.headers, &message),
-            Fate::BreaksOff { after } | Fate::StopsDead { after } => {
-                let events = events(&message);
-                let mut stream = EventStream::begin(connection, &answer.headers)?;
-                for (name, payload) in events.iter().take(after) {
-                    stream.send(name, payload)?;
-                }
-                if let Fate::StopsDead { .. } = answer.fate {
-                    wait_for_the_end(connection)?;
-                }
+            Fate::BreaksOff { after } => {
+                stream(connection, headers, &events[..after])?;
                 Err(io::ErrorKind::ConnectionAborted.into())
+            }
+            Fate::StopsDead { after } => {
+                stream(connection, headers, &events[..after])?;
+                wait_for_the_end(connection)
             }
         }
     }
 }
 
-fn stream(connection: &mut TcpStream, answer: &Answer, events: &[(&str, Value)]) -> io::Result<()> {
-    let mut stream = EventStream::begin(connection, &answer.headers)?;
+fn stream<'a>(
+    connection: &'a mut TcpStream,
+    headers: &[(&str, String)],
+    events: &[(&str, Value)],
+) -> io::Result<EventStream<'a, TcpStream>> {
+    let mut stream = EventStream::begin(connection, headers)?;
     for (name, payload) in events {
         stream.send(name, payload)?;
     }
-    stream.end()
+    Ok(stream)
 }
 
 /// Says nothing until the client gives up.
