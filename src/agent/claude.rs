@@ -16,6 +16,10 @@ const NESTING: [&str; 9] = [
     "CLAUDE_PID",
 ];
 
+/// Without this every MCP server that the user or the project names is started, for a verifier too, whose
+/// tools it would add to; in a terminal it may be asked whether to, where nobody answers.
+const NO_SERVERS: &str = "--strict-mcp-config";
+
 /// By this variable the processes of an attempt are known.
 pub const ATTEMPT_VARIABLE: &str = "RALPH_ATTEMPT_ID";
 
@@ -140,6 +144,7 @@ impl Session {
     pub fn show(&self, opening: &str, settings: &Path, permission: &Permission) -> Invocation {
         let mut invocation = self.invocation();
         invocation.arguments.extend(["--settings".into(), settings.into()]);
+        invocation.arguments.push(NO_SERVERS.into());
         permission.grant(&mut invocation);
         self.keep_in_front(&mut invocation);
         invocation.arguments.extend(["--".into(), opening.into()]);
@@ -179,9 +184,7 @@ impl Session {
                 "--output-format",
                 "stream-json",
                 "--include-partial-messages",
-                // Without it every server that the user or the project names is started, unasked, for
-                // a verifier too, whose tools it would add to.
-                "--strict-mcp-config",
+                NO_SERVERS,
             ]
             .map(OsString::from),
         );
@@ -356,6 +359,17 @@ mod tests {
             arguments.contains("--allowed-tools Bash,Read,Glob,Grep --tools Bash,Read,Glob,Grep")
         );
         assert!(!arguments.contains("skip-permissions"));
+    }
+
+    #[test]
+    fn work_starts_no_server_and_an_interview_leaves_that_to_the_person() {
+        let (session, prompt) = (session(), PathBuf::from("/tmp/prompt.md"));
+        let starts_none =
+            |invocation: Invocation| invocation.arguments.contains(&NO_SERVERS.into());
+        assert!(starts_none(session.work(prompt.clone(), &Permission::Everything)));
+        assert!(starts_none(session.verify(prompt)));
+        assert!(starts_none(session.show("x", Path::new("/x.json"), &Permission::Everything)));
+        assert!(!starts_none(session.interview("x")));
     }
 
     #[test]

@@ -94,6 +94,7 @@ mod tests {
                 "opus",
                 "--settings",
                 "SCRATCH/settings.json",
+                "--strict-mcp-config",
                 "--dangerously-skip-permissions",
                 "--",
                 "Write a parser."
