@@ -141,9 +141,21 @@ impl Session {
 
     /// Work that is shown in a terminal as Claude Code itself shows it. It begins with `opening`, and
     /// tells what happens by hooks in `settings`, a file.
-    pub fn show(&self, opening: &str, settings: &Path, permission: &Permission) -> Invocation {
+    /// What is not allowed is asked of whoever is `attended` by, and denied otherwise: left to itself,
+    /// the program would have another check, and stop at a question if that can't be had.
+    pub fn show(
+        &self,
+        opening: &str,
+        settings: &Path,
+        permission: &Permission,
+        attended: bool,
+    ) -> Invocation {
         let mut invocation = self.invocation();
         invocation.arguments.extend(["--settings".into(), settings.into()]);
+        if let Permission::Tools(_) = permission {
+            let mode = if attended { "manual" } else { "dontAsk" };
+            invocation.arguments.extend(["--permission-mode".into(), mode.into()]);
+        }
         invocation.arguments.push(NO_SERVERS.into());
         permission.grant(&mut invocation);
         self.keep_in_front(&mut invocation);
@@ -368,7 +380,8 @@ mod tests {
             |invocation: Invocation| invocation.arguments.contains(&NO_SERVERS.into());
         assert!(starts_none(session.work(prompt.clone(), &Permission::Everything)));
         assert!(starts_none(session.verify(prompt)));
-        assert!(starts_none(session.show("x", Path::new("/x.json"), &Permission::Everything)));
+        let everything = Permission::Everything;
+        assert!(starts_none(session.show("x", Path::new("/x.json"), &everything, false)));
         assert!(!starts_none(session.interview("x")));
     }
 
@@ -377,6 +390,21 @@ mod tests {
         let session = Session { budget_usd: Some(1.25), ..session() };
         let invocation = session.work("/tmp/prompt.md".into(), &Permission::Everything);
         assert!(shown(&invocation).contains("--max-budget-usd 1.2500"));
+    }
+
+    #[test]
+    fn on_a_screen_what_is_not_allowed_is_asked_of_a_person_or_denied() {
+        let tools = Permission::Tools(vec!["Bash".into()]);
+        for (permission, attended, mode) in [
+            (&tools, true, Some("--permission-mode manual")),
+            (&tools, false, Some("--permission-mode dontAsk")),
+            (&Permission::Everything, false, None),
+        ] {
+            let invocation = session().show("x", Path::new("/x.json"), permission, attended);
+            let shown = shown(&invocation);
+            assert!(mode.is_none_or(|mode| shown.contains(mode)), "{shown}");
+            assert_eq!(shown.contains("--permission-mode"), mode.is_some(), "{shown}");
+        }
     }
 
     #[test]

@@ -20,12 +20,13 @@ pub fn open_in_pty(
     session: &Session,
     prompt: &str,
     permission: &Permission,
+    attended: bool,
     scratch: &Scratch,
 ) -> Result<(Invocation, Hooks)> {
     let hooks = Hooks::new(scratch)?;
     let settings = scratch.write("settings.json", &hooks.settings())?;
     let (session, opening) = open_with(session, prompt, scratch)?;
-    Ok((session.show(&opening, &settings, permission), hooks))
+    Ok((session.show(&opening, &settings, permission, attended), hooks))
 }
 
 /// The session for a prompt, and the message that opens it: the prompt itself, unless that can't be
@@ -74,7 +75,7 @@ mod tests {
             budget_usd: None,
         };
         let (invocation, _) =
-            open_in_pty(&session, prompt, &Permission::Everything, &scratch).unwrap();
+            open_in_pty(&session, prompt, &Permission::Everything, true, &scratch).unwrap();
         let arguments: Vec<String> =
             invocation.arguments.iter().map(|it| it.to_string_lossy().into_owned()).collect();
         let system = fs::read_to_string(&arguments[1]).ok();

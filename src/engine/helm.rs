@@ -172,7 +172,8 @@ impl<'a> Helm<'a> {
     ) -> Result<Option<Report>> {
         let Some(TerminalPlan { interactive, idle }) = self.agent.terminal else { return Ok(None) };
         let permission = self.agent.permission();
-        let (invocation, hooks) = agent::open_in_pty(session, prompt, &permission, scratch)?;
+        let (invocation, hooks) =
+            agent::open_in_pty(session, prompt, &permission, interactive, scratch)?;
         let held = self.hold(invocation, Stance::AtTheTerminal)?;
         let options = PtyOptions {
             interactive,

@@ -95,7 +95,7 @@ fn ended_for_a_reason(facts: &Facts, ended_by: EndedBy) -> Option<Verdict> {
         {
             None
         }
-        (EndedBy::Silence, Some(_)) => {
+        (EndedBy::Silence, Some(Trouble::NoResult)) => {
             Some(Verdict::Silent("the session showed no sign of life and was ended".to_owned()))
         }
         (_, Some(Trouble::Budget)) => Some(Verdict::OutOfMoney),
@@ -138,6 +138,10 @@ mod tests {
     #[track_caller]
     fn check(answer: &str, asked: Option<Ask>, expected: &Verdict) {
         assert_eq!(&judged(&said(answer), EndedBy::Itself, asked).verdict, expected, "{answer}");
+    }
+
+    fn asks() -> Trouble {
+        Trouble::Error("it asks whether the project is trusted".into())
     }
 
     fn silent() -> Verdict {
@@ -202,6 +206,7 @@ mod tests {
             (EndedBy::Lingering, None, Verdict::Done { doubtful: false }),
             (EndedBy::Lingering, Some(Trouble::NoResult), Verdict::Done { doubtful: false }),
             (EndedBy::Silence, Some(Trouble::NoResult), Verdict::Done { doubtful: false }),
+            (EndedBy::Silence, Some(asks()), Verdict::Refused(asks())),
         ] {
             let facts = Facts { trouble: trouble.clone(), ..said(answer) };
             let judgement = judged(&facts, ended_by, Some(Ask::Done));

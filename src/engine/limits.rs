@@ -29,6 +29,8 @@ pub(super) enum Reaction {
 
 /// A little longer than asked for: clocks differ.
 const SLACK: Duration = Duration::from_secs(5);
+/// A limit may reset while the session that met it is ending.
+const JUST_PAST: Duration = Duration::from_secs(120);
 /// No window is longer than a week; a time further away makes no sense.
 const LONGEST: Duration = Duration::from_secs(8 * 24 * 3600);
 /// The pauses after one, two, three, … refusals in a row when it is not said how long to wait.
@@ -42,8 +44,8 @@ pub(super) fn react(trouble: &Trouble, refusals: u32, now: Timestamp) -> Reactio
         Trouble::UsageLimit { window, resets_at } => {
             let until = resets_at
                 .and_then(Timestamp::from_epoch)
-                .filter(|&at| at > now && at.since(now) <= LONGEST)
-                .map_or_else(|| pause(now, &LONG_PAUSES, refusals), |at| at.plus(SLACK));
+                .filter(|&at| now.since(at) <= JUST_PAST && at.since(now) <= LONGEST)
+                .map_or_else(|| pause(now, &LONG_PAUSES, refusals), |at| at.max(now).plus(SLACK));
             match window.as_deref() {
                 Some("seven_day_opus") => Reaction::Cap { model: "opus", until },
                 Some("seven_day_sonnet") => Reaction::Cap { model: "sonnet", until },
@@ -97,12 +99,21 @@ mod tests {
 
     #[test]
     fn a_time_that_makes_no_sense_is_no_time() {
-        for resets_at in [None, Some(NOW - 1), Some(0), Some(NOW + 30 * 24 * 3600), Some(i64::MAX)]
+        for resets_at in
+            [None, Some(NOW - 200), Some(0), Some(NOW + 30 * 24 * 3600), Some(i64::MAX)]
         {
             for (refusals, seconds) in [(0, 300), (1, 300), (2, 600), (4, 1_800), (99, 1_800)] {
                 let reaction = react(&limit(Some("five_hour"), resets_at), refusals, now());
                 assert_eq!(reaction, Reaction::Wait { until: after(seconds) }, "{resets_at:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_limit_that_has_just_reset_is_over_soon() {
+        for past in [0, 1, 100] {
+            let reaction = react(&limit(Some("five_hour"), Some(NOW - past)), 1, now());
+            assert_eq!(reaction, Reaction::Wait { until: after(5) });
         }
     }
 

@@ -14,4 +14,8 @@ mod refusals;
 mod rig;
 mod run;
 mod sandbox;
+mod shown;
 mod surroundings;
+#[path = "../it/terminal.rs"]
+#[expect(dead_code, reason = "the tests with a scripted agent use the rest of it")]
+mod terminal;

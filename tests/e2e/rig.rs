@@ -1,8 +1,9 @@
 //! A project of its own, the real Claude Code in it, and a stand-in for its API.
 
+use std::fs;
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::api::{Answer, Api, Request, Role};
 use crate::harness::{Background, Project, assert_no_process_left, check_rules};
@@ -10,6 +11,9 @@ use crate::install::claude;
 
 /// A run that a machine reads, and that a wrong scenario does not keep going for ever.
 pub(crate) const RUN: [&str; 5] = ["run", "--format", "jsonl", "--limit", "12"];
+
+/// A key that nobody else would take.
+const KEY: &str = "no-key-at-all";
 
 /// A project whose agent is the real one.
 pub(crate) struct Rig {
@@ -60,6 +64,12 @@ impl Rig {
     pub(crate) fn ended(&self, running: Background) -> Ended {
         let (status, lines, stderr) = running.finish();
         let ended = Ended { code: status.code(), lines, stderr };
+        self.assert_nothing_left(&ended);
+        ended
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_nothing_left(&self, ended: &Ended) {
         assert_no_process_left(&self.project);
         let is_own = |name: &String| !name.starts_with("claude-") && name != "cc-socks";
         let files: Vec<String> =
@@ -68,7 +78,18 @@ impl Rig {
         assert!(!self.project.root().join(".ralph/run.json").exists(), "{ended:?}");
         assert_eq!(self.api.strays(), [""; 0], "{ended:?}");
         check_rules(&self.project);
-        ended
+    }
+
+    /// Answers the questions that Claude Code asks whoever starts it in a terminal for the first time;
+    /// whether the project is trusted is one of them.
+    pub(crate) fn answer_first_questions(&self, trusted: bool) {
+        let root = self.project.root().to_string_lossy().into_owned();
+        let state = json!({
+            "hasCompletedOnboarding": true,
+            "projects": { root: { "hasTrustDialogAccepted": trusted } },
+            "customApiKeyResponses": { "approved": [KEY], "rejected": [] },
+        });
+        fs::write(self.project.base().join("home/.claude.json"), state.to_string()).unwrap();
     }
 
     /// What the sessions of a role have asked.
@@ -98,9 +119,12 @@ impl Rig {
         command
             .env("PATH", &self.path)
             .env("ANTHROPIC_BASE_URL", &address)
-            .env("ANTHROPIC_API_KEY", "no-key-at-all")
+            .env("ANTHROPIC_API_KEY", KEY)
             .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
             .env("CLAUDE_CODE_MAX_RETRIES", "1")
+            // On a screen it would look for news of itself and of its plugins.
+            .env("DISABLE_AUTOUPDATER", "1")
+            .env("CLAUDE_CODE_DISABLE_OFFICIAL_MARKETPLACE_AUTOINSTALL", "1")
             .envs(["HTTP_PROXY", "HTTPS_PROXY"].map(|name| (name, &address)))
             .env("NO_PROXY", "127.0.0.1")
             // Unless the arguments say otherwise.

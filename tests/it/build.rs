@@ -175,7 +175,7 @@ fn interrupted_half_way(project: &Project) {
     let (status, lines, stderr) = running.finish();
     assert_eq!(status.code(), Some(130), "{lines:?} {stderr}");
     assert!(stderr.contains("waiting for claude to finish; Ctrl+C again to kill it"), "{stderr}");
-    assert!(stderr.contains("interrupted: 2 tasks are there and are kept"), "{stderr}");
+    assert!(stderr.contains("interrupted: 2 tasks kept"), "{stderr}");
     assert_nothing_left(project);
 }
 
@@ -232,7 +232,7 @@ fn it_is_replaced_when_it_is_told_to_but_done_work_stays() {
     project.ralph(["task", "deps", "add", &second, &first]).ok();
     project.ralph(["task", "done", &first]).ok();
     let output = build(&project, &add("Better"), &["login", "--replace"]);
-    assert!(output.stderr().contains("removed 1 tasks; 1 are done and stay"), "{output:?}");
+    assert!(output.stderr().contains("removed 1 task; what is done stays"), "{output:?}");
     let all = tasks(&project);
     let titles: Vec<&str> = all.iter().map(|task| task["title"].as_str().unwrap()).collect();
     assert_eq!(titles, ["login", "First", "Better"]);
@@ -321,7 +321,7 @@ fn a_build_that_failed_half_way_keeps_its_tasks_and_shows_the_last_words() {
     let script = format!("{} | run echo >&2 | exit 1", add("First"));
     let output = build(&project, &script, &["login"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(output.stderr().contains("1 tasks are there and are kept"), "{output:?}");
+    assert!(output.stderr().contains("1 task kept"), "{output:?}");
     assert_eq!(feature(&project, "login")["build_unfinished"], true);
 }
 
@@ -352,7 +352,7 @@ fn what_is_odd_is_remarked() {
     remark: no description: [A]
     remark: a group with one task only: [B], [C]
     remark: no task is ready: everything waits for something
-    1 tasks in `login`
+    1 task in `login`
     Next: ralph run login
     ");
 }

@@ -56,7 +56,7 @@ pub(crate) fn run(terminal: &Terminal, options: &Options) -> Result<()> {
     let prompt = fs::read_to_string(&options.prompt)?;
     let session = Session { scratch: Some(scratch.path().to_owned()), ..options.session()? };
     let (mut invocation, hooks) =
-        open_in_pty(&session, &prompt, &Permission::Everything, &scratch)?;
+        open_in_pty(&session, &prompt, &Permission::Everything, true, &scratch)?;
     if !terminal.hooks {
         invocation = Invocation { arguments: options.agent[1..].to_vec(), ..invocation };
     }

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 pub(crate) use answer::{Answer, bash, hang, refuse, say, think};
 use answer::{Fate, events};
 use http::{Call, EventStream, send_json};
-pub(crate) use request::{Request, Role};
+pub(crate) use request::{LOOP, Request, Role};
 
 type Scenario = dyn Fn(&Request) -> Answer + Send + Sync;
 

@@ -8,7 +8,11 @@ pub(crate) enum Role {
     Build,
     Work,
     Verify,
+    Loop,
 }
+
+/// What the prompt of a loop contains.
+pub(crate) const LOOP: &str = "Do the next thing of the loop";
 
 /// A request for the next message of a conversation.
 #[derive(Debug, Clone)]
@@ -46,7 +50,11 @@ impl Request {
         let (role, task) = if system.contains("# Your job: check that a task is done") {
             (Role::Verify, between(&prompt, "\nId: `", "`")?)
         } else if system.contains("# How this session works") {
-            (Role::Work, between(&prompt, "\nId: `", "`")?)
+            // In a terminal of its own the task stands in the system prompt.
+            let id = |text| between(text, "\nId: `", "`");
+            (Role::Work, id(&prompt).or_else(|| id(&system))?)
+        } else if prompt.contains(LOOP) {
+            (Role::Loop, "")
         } else {
             (Role::Build, between(&system, "below the root group `", "`")?)
         };

@@ -46,7 +46,7 @@ pub(super) fn run(
         }
         Decision::Replace => {
             let removed = store.remove_unfinished(feature.id, Timestamp::now())?;
-            setup.say(&format!("removed {removed} tasks; {done} are done and stay"));
+            setup.say(&format!("removed {}; what is done stays", counted(removed)));
         }
         Decision::GoOn => {}
     }
@@ -78,9 +78,10 @@ fn decide(
         return Ok(Decision::Replace);
     }
     let question = format!(
-        "The feature `{}` has {total} tasks, {done} of them done.\n\
+        "The feature `{}` has {}, {done} of them done.\n\
          [c]ontinue and add what is missing, [r]eplace what is not done, or [q]uit?",
-        feature.name
+        feature.name,
+        counted(total)
     );
     Ok(match setup.ask(&question, "repeat it with --continue or --replace")?.as_str() {
         "c" | "C" | "continue" => Decision::GoOn,
@@ -163,14 +164,14 @@ fn conclude(
         for remark in remarks::remarks(&snapshot, described) {
             setup.say(&format!("remark: {remark}"));
         }
-        setup.say(&format!("{} tasks in `{name}`\nNext: ralph run {name}", work.len()));
+        setup.say(&format!("{} in `{name}`\nNext: ralph run {name}", counted(work.len())));
         return Ok(Exit::Done);
     }
     let kept = match work.len() {
         0 => "no task was created".to_owned(),
         count => format!(
-            "{count} tasks are there and are kept, but not worked on; `ralph feature build {name}` \
-             goes on or replaces them"
+            "{} kept, but not worked on; `ralph feature build {name}` goes on or replaces what is there",
+            counted(count)
         ),
     };
     if was_interrupted(report) {
@@ -185,4 +186,8 @@ fn conclude(
         setup.say(&words);
     }
     Ok(Exit::Error)
+}
+
+fn counted(tasks: usize) -> String {
+    if tasks == 1 { "1 task".to_owned() } else { format!("{tasks} tasks") }
 }

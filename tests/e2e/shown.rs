@@ -1,0 +1,65 @@
+//! The real screen of Claude Code in a terminal that ralph gives it, and loops.
+
+use crate::api::{LOOP, Role, bash, refuse, say};
+use crate::rig::{Ended, Rig};
+use crate::run::done;
+use crate::terminal::Terminal;
+
+const WORK: &str = "echo work > file && git add file && git commit -q -m file";
+
+#[track_caller]
+fn finish(rig: &Rig, arguments: &[&str], code: u32) -> String {
+    let mut terminal = Terminal::sized(&rig.ralph(arguments), 40, 120);
+    let (exit, screen) = terminal.finish();
+    let ended = Ended {
+        code: Some(exit.cast_signed()),
+        lines: vec![screen.clone()],
+        stderr: String::new(),
+    };
+    assert_eq!(exit, code, "{screen}");
+    assert!(terminal.is_sane(), "{screen}");
+    rig.assert_nothing_left(&ended);
+    screen
+}
+
+#[test]
+fn the_screen_is_shown_and_the_verdict_comes_by_hooks() {
+    let rig = Rig::new(|request| match request.turn {
+        1 => bash(WORK),
+        _ => done(request),
+    });
+    let Some(rig) = rig else { return };
+    rig.answer_first_questions(true);
+    let task = rig.project.add(["Do it", "-d", "All of it"]);
+    finish(&rig, &["run", "--no-verify", "--observe"], 0);
+    assert_eq!(rig.outcomes(&task), ["done"]);
+    assert_eq!(rig.project.git(["log", "--oneline"]).lines().count(), 2);
+}
+
+#[test]
+fn a_question_at_the_very_first_start_is_the_reason_why_nothing_happened() {
+    let Some(rig) = Rig::new(|_| refuse(400, "nobody gets here")) else { return };
+    rig.answer_first_questions(false);
+    let task = rig.project.add(["Do it"]);
+    finish(&rig, &["run", "--no-verify", "--observe", "--max-retries", "0"], 1);
+    let history = rig.history(&task);
+    assert_eq!(history[0].0, "failed", "{history:?}");
+    assert!(history[0].1.contains("trust"), "{history:?}");
+}
+
+#[test]
+fn a_loop_ends_with_the_promise_piped_and_on_the_screen() {
+    for flags in [&["-a"][..], &["--observe"]] {
+        let rig = Rig::new(|request| match (request.role, request.turn) {
+            (Role::Loop, 1) => bash(WORK),
+            (Role::Loop, _) => say("All is done. LOOP_COMPLETE"),
+            (Role::Build | Role::Work | Role::Verify, _) => refuse(400, "this is a loop"),
+        });
+        let Some(rig) = rig else { return };
+        rig.answer_first_questions(true);
+        let arguments = [&["loop", "3", LOOP], flags].concat();
+        let screen = finish(&rig, &arguments, 0);
+        assert!(screen.contains("the loop is complete: the agent said LOOP_COMPLETE"), "{screen}");
+        assert_eq!(rig.project.git(["log", "--oneline"]).lines().count(), 2, "{flags:?}");
+    }
+}
