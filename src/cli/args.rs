@@ -27,7 +27,10 @@ pub(super) struct Cli {
     pub(super) command: Command,
 }
 
+// The arguments of a command are put together when it is called: most calls are of one, and live for
+// two milliseconds.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(super) enum Command {
     /// Make this directory a project
     ///
@@ -282,6 +285,7 @@ pub(super) enum GraphFormat {
 }
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(super) enum TaskCommand {
     /// Add a task and print its id
     ///
@@ -502,6 +506,7 @@ pub(super) enum StatusFilter {
 }
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(super) enum DepsCommand {
     /// Make BLOCKED wait until BLOCKER is done
     ///
@@ -524,6 +529,7 @@ pub(super) enum DepsCommand {
 }
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(super) enum FeatureCommand {
     /// Have Claude interview you about a feature and write its spec
     ///
@@ -578,6 +584,7 @@ pub(super) enum FeatureCommand {
 }
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(super) enum ConfigCommand {
     /// Print every setting, its value and where it came from
     Show(Json),
