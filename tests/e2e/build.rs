@@ -53,7 +53,7 @@ fn a_build_creates_its_tasks_with_the_bash_tool_whoever_starts_it() {
 fn a_spec_of_300_kb_arrives_whole() {
     let rig = Rig::new(|request| match request.role {
         Role::Build => decompose(request),
-        Role::Work | Role::Verify | Role::Loop => done(request),
+        Role::Work | Role::Verify | Role::Loop | Role::Interview => done(request),
     });
     let Some(rig) = rig else { return };
     let requirement = |number| format!("R{number}: everything that is read is also written\n");

@@ -46,7 +46,7 @@ fn a_graph_of_three_is_worked_verified_tried_again_and_waits_for_a_limit() {
         }
         (Role::Verify, _) if request.turn == 1 => bash("git log --oneline"),
         (Role::Verify, _) => say("I have seen it.\n\n<verify-pass/>"),
-        (Role::Build | Role::Loop, _) => refuse(400, "nothing is built here"),
+        (Role::Build | Role::Loop | Role::Interview, _) => refuse(400, "nothing is built here"),
     });
     let Some(rig) = rig else { return };
     let schema = rig.project.add(["Schema", "-d", "Tables"]);
@@ -133,7 +133,7 @@ fn a_session_ends_when_the_money_is_spent() {
 fn a_verifier_has_four_tools_and_no_session_of_a_run_is_kept() {
     let rig = Rig::new(|request| match request.role {
         Role::Verify => say("<verify-pass/>"),
-        Role::Work | Role::Build | Role::Loop => done(request),
+        Role::Work | Role::Build | Role::Loop | Role::Interview => done(request),
     });
     let Some(rig) = rig else { return };
     rig.project.add(["Do it"]);

@@ -53,7 +53,7 @@ fn a_loop_ends_with_the_promise_piped_and_on_the_screen() {
         let rig = Rig::new(|request| match (request.role, request.turn) {
             (Role::Loop, 1) => bash(WORK),
             (Role::Loop, _) => say("All is done. LOOP_COMPLETE"),
-            (Role::Build | Role::Work | Role::Verify, _) => refuse(400, "this is a loop"),
+            _ => refuse(400, "this is a loop"),
         });
         let Some(rig) = rig else { return };
         rig.answer_first_questions(true);
@@ -62,4 +62,32 @@ fn a_loop_ends_with_the_promise_piped_and_on_the_screen() {
         assert!(screen.contains("the loop is complete: the agent said LOOP_COMPLETE"), "{screen}");
         assert_eq!(rig.project.git(["log", "--oneline"]).lines().count(), 2, "{flags:?}");
     }
+}
+
+#[test]
+fn an_interview_begins_with_a_question_and_goes_on_until_the_person_leaves() {
+    let rig = Rig::new(|request| match request.turn {
+        1 => say("What shall it do for you?"),
+        _ => say("I see. Anything else?"),
+    });
+    let Some(rig) = rig else { return };
+    rig.answer_first_questions(true);
+    let mut terminal = Terminal::sized(&rig.ralph(&["feature", "spec", "login"]), 40, 120);
+    terminal.wait_for("What shall it do for you?");
+    terminal.press("Let me in");
+    terminal.wait_for("Let me in");
+    terminal.press("\r");
+    terminal.wait_for("Anything else?");
+    terminal.press("/exit");
+    terminal.wait_for("/exit");
+    terminal.press("\r");
+    let (code, screen) = terminal.finish();
+    assert_eq!(code, 1, "{screen}");
+    assert!(screen.contains("no spec was written"), "{screen}");
+    assert!(terminal.is_sane(), "{screen}");
+    let asked = rig.asked(Role::Interview);
+    assert!(asked[0].prompt.contains("Start the spec interview for the feature \"login\"."));
+    assert!(asked[0].system.contains("## Project context"));
+    let ended = Ended { code: Some(1), lines: vec![screen], stderr: String::new() };
+    rig.assert_nothing_left(&ended);
 }

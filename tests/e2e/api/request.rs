@@ -9,6 +9,7 @@ pub(crate) enum Role {
     Work,
     Verify,
     Loop,
+    Interview,
 }
 
 /// What the prompt of a loop contains.
@@ -53,6 +54,8 @@ impl Request {
             // In a terminal of its own the task stands in the system prompt.
             let id = |text| between(text, "\nId: `", "`");
             (Role::Work, id(&prompt).or_else(|| id(&system))?)
+        } else if system.contains("# Your job: the spec of the feature") {
+            (Role::Interview, "")
         } else if prompt.contains(LOOP) {
             (Role::Loop, "")
         } else {
