@@ -240,45 +240,55 @@ fn while_it_pushes() {
 fn by_keys_on_a_terminal() {
     for phase in PHASES {
         for keys in ["\x03", "\x03\x03"] {
-            let context = format!("{phase:?} {keys:?}");
-            let (project, command) = prepare(phase, keys.len() > 1);
-            let mut terminal = Terminal::shell(&command);
-            let (before, after) = (project.base().join("before"), project.base().join("after"));
-            let arguments: Vec<String> =
-                command.get_args().map(|it| it.to_string_lossy().into_owned()).collect();
-            terminal.press(&format!(
-                "clear; stty -a > {}; {} {}; echo code $?; stty -a > {}\n",
-                before.display(),
-                crate::harness::RALPH,
-                arguments.join(" "),
-                after.display()
-            ));
-            terminal.wait_for(sign(phase));
-            if phase == Phase::Pushing {
-                let pushing = project.base().join("pushing");
-                let deadline = Instant::now() + Duration::from_secs(30);
-                wait_until(deadline, || pushing.exists().then_some(())).expect("it pushes");
-            }
-            for (index, key) in keys.chars().enumerate() {
-                if index > 0 && phase.has_session() {
-                    terminal.wait_for("Ctrl+C again");
-                }
-                terminal.press(&key.to_string());
-            }
-            terminal.wait_for("code 130");
-            let deadline = Instant::now() + Duration::from_secs(30);
-            let modes = wait_until(deadline, || {
-                fs::read_to_string(&after).ok().filter(|text| !text.is_empty())
-            });
-            assert_eq!(modes, fs::read_to_string(&before).ok(), "{context}");
-            assert!(terminal.is_sane(), "{context}: {}", terminal.screen());
-            let screen = terminal.screen();
-            assert!(!screen.contains("►"), "the status line is left: {screen}");
-            terminal.press("exit\n");
-            terminal.finish();
-            check_afterwards(&project, phase, &context);
+            stop_by_keys(phase, keys, "");
         }
     }
+}
+
+#[test]
+fn by_keys_where_agents_have_terminals_and_none_has_one_just_now() {
+    for phase in [Phase::VerifyingByCommand, Phase::VerifyingByAgent, Phase::Paused, Phase::Idle] {
+        stop_by_keys(phase, "\x03\x03", "--observe");
+    }
+}
+
+fn stop_by_keys(phase: Phase, keys: &str, flag: &str) {
+    let context = format!("{phase:?} {keys:?} {flag}");
+    let (project, command) = prepare(phase, keys.len() > 1);
+    let mut terminal = Terminal::shell(&command);
+    let (before, after) = (project.base().join("before"), project.base().join("after"));
+    let arguments: Vec<String> =
+        command.get_args().map(|it| it.to_string_lossy().into_owned()).collect();
+    terminal.press(&format!(
+        "clear; stty -a > {}; {} {} {flag}; echo code $?; stty -a > {}\n",
+        before.display(),
+        crate::harness::RALPH,
+        arguments.join(" "),
+        after.display()
+    ));
+    terminal.wait_for(sign(phase));
+    if phase == Phase::Pushing {
+        let pushing = project.base().join("pushing");
+        let deadline = Instant::now() + Duration::from_secs(30);
+        wait_until(deadline, || pushing.exists().then_some(())).expect("it pushes");
+    }
+    for (index, key) in keys.chars().enumerate() {
+        if index > 0 && phase.has_session() {
+            terminal.wait_for("Ctrl+C again");
+        }
+        terminal.press(&key.to_string());
+    }
+    terminal.wait_for("code 130");
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let modes =
+        wait_until(deadline, || fs::read_to_string(&after).ok().filter(|text| !text.is_empty()));
+    assert_eq!(modes, fs::read_to_string(&before).ok(), "{context}");
+    assert!(terminal.is_sane(), "{context}: {}", terminal.screen());
+    let screen = terminal.screen();
+    assert!(!screen.contains("►"), "the status line is left: {screen}");
+    terminal.press("exit\n");
+    terminal.finish();
+    check_afterwards(&project, phase, &context);
 }
 
 #[test]
