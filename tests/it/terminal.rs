@@ -42,13 +42,11 @@ impl Terminal {
             let mut waiting = Vec::new();
             while let Ok(count @ 1..) = output.read(&mut buffer) {
                 waiting.extend_from_slice(&buffer[..count]);
-                // The second half of a sequence may still be on its way.
                 let rung = buffer[..count].iter().filter(|&&byte| byte == 0x07).count();
                 ringing.fetch_add(rung, Ordering::SeqCst);
-                let held = waiting.pop_if(|last| *last == b'\x1b');
+                let rest = waiting.split_off(whole(&waiting));
                 shown.lock().unwrap().process(&with_index(&waiting));
-                waiting.clear();
-                waiting.extend(held);
+                waiting = rest;
             }
         });
         let keyboard = pair.master.take_writer().unwrap();
@@ -149,6 +147,23 @@ impl Drop for Terminal {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// How many of these bytes the emulation can take: half a character or half a sequence at the end would
+/// be lost, and its second half may still be on its way.
+fn whole(bytes: &[u8]) -> usize {
+    for back in 1..=bytes.len().min(3) {
+        let at = bytes.len() - back;
+        let length = match bytes[at] {
+            0x80..=0xBF => continue,
+            0x1B | 0xC0..=0xDF => 2,
+            0xE0..=0xEF => 3,
+            0xF0..=0xFF => 4,
+            _ => 1,
+        };
+        return if length > back { at } else { bytes.len() };
+    }
+    bytes.len()
 }
 
 /// The emulation does not know "index", by which a cursor goes down a line and scrolls; a line feed
