@@ -8,7 +8,7 @@ use super::decision::{Decision, last_failed};
 use super::judge::{Judgement, judge};
 use super::model::Choice;
 use super::{Engine, RunEnd};
-use crate::agent::{self, AttemptContext, Facts, Report, Scratch, Trouble};
+use crate::agent::{self, AttemptContext, Facts, Report, Scratch, Session, Trouble};
 use crate::dag::{AttemptId, Outcome, TaskId};
 use crate::event::{Activity, Event, IterationStart};
 use crate::store::{Claim, SessionRecord, Surroundings};
@@ -109,6 +109,24 @@ impl Engine<'_> {
         Ok(Attempted { iteration, around, facts: report.facts, judgement, decision })
     }
 
+    /// A session of an iteration that is told `system`, not started yet, and where its files are.
+    pub(super) fn session(
+        &self,
+        iteration: &Iteration,
+        system: &str,
+    ) -> Result<(Scratch, Session)> {
+        let scratch = Scratch::new(&self.plan.places.temporary)?;
+        let mut session = self.plan.session(
+            scratch.write("system.md", system)?,
+            scratch.path().to_owned(),
+            &iteration.model,
+            iteration.context(),
+            iteration.number,
+        );
+        session.budget_usd = self.helm.cost_left();
+        Ok((scratch, session))
+    }
+
     /// Runs the session of an attempt.
     fn work(
         &mut self,
@@ -118,16 +136,7 @@ impl Engine<'_> {
         brief: &str,
         hinted: bool,
     ) -> Result<Report> {
-        let scratch = Scratch::new(&self.plan.places.temporary)?;
-        let system = scratch.write("system.md", &self.instructions(claim.task)?)?;
-        let mut session = self.plan.session(
-            system,
-            scratch.path().to_owned(),
-            &iteration.model,
-            iteration.context(),
-            iteration.number,
-        );
-        session.budget_usd = self.helm.cost_left();
+        let (scratch, session) = self.session(iteration, &self.instructions(claim.task)?)?;
         let name = claim.attempt.to_string();
         let (path, mut log) = agent::log::create(&self.plan.places.logs, &name, Timestamp::now())?;
         iteration.log = path.to_string_lossy().into_owned();

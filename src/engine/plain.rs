@@ -2,7 +2,7 @@
 //! complete.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -66,10 +66,10 @@ pub enum LoopPrompt {
 }
 
 impl LoopPrompt {
-    /// Where it comes from, in a few words.
-    fn source(&self) -> String {
+    /// Where it comes from, in a few words; a file in the project by its name there.
+    fn source(&self, root: &Path) -> String {
         match self {
-            LoopPrompt::File(path) => path.display().to_string(),
+            LoopPrompt::File(path) => path.strip_prefix(root).unwrap_or(path).display().to_string(),
             LoopPrompt::Text(text) => {
                 let first = text.lines().next().unwrap_or_default();
                 let short: String = first.chars().take(60).collect();
@@ -349,7 +349,8 @@ impl Plain<'_> {
 
     fn tell_beginning(&mut self) {
         let project = self.plan.places.root.to_string_lossy().into_owned();
-        let (source, checklist) = (self.plan.prompt.source(), self.checklist());
+        let (source, checklist) =
+            (self.plan.prompt.source(&self.plan.places.root), self.checklist());
         self.helm.tell(&Event::Start(Start {
             version: env!("CARGO_PKG_VERSION"),
             project: &project,
@@ -365,7 +366,8 @@ impl Plain<'_> {
     }
 
     fn tell_start(&mut self, log: &str) {
-        let (source, checklist) = (self.plan.prompt.source(), self.checklist());
+        let (source, checklist) =
+            (self.plan.prompt.source(&self.plan.places.root), self.checklist());
         let (elapsed, cost_usd) = (self.helm.clock.elapsed(), self.helm.used.cost);
         let iteration = self.helm.used.iterations;
         self.helm.tell(&Event::IterationStart(IterationStart {

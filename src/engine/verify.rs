@@ -114,21 +114,11 @@ impl Engine<'_> {
     }
 
     fn run_verifier(&mut self, iteration: &mut Iteration, brief: &str) -> Result<Report> {
-        let scratch = Scratch::new(&self.plan.places.temporary)?;
         let id = iteration.task.to_string();
         let system = Prompt::Verify
             .render(&self.plan.places.prompts, &Values::from([("id", id.as_str())]))?;
-        let system = scratch.write("system.md", &system)?;
-        let message = scratch.write("prompt.md", brief)?;
-        let mut session = self.plan.session(
-            system,
-            scratch.path().to_owned(),
-            &iteration.model,
-            iteration.context(),
-            iteration.number,
-        );
-        session.budget_usd = self.helm.cost_left();
-        let invocation = session.verify(message);
+        let (scratch, session) = self.session(iteration, &system)?;
+        let invocation = session.verify(scratch.write("prompt.md", brief)?);
         let name = format!("{}-verify", iteration.attempt);
         let (path, mut log) = agent::log::create(&self.plan.places.logs, &name, Timestamp::now())?;
         let path = path.to_string_lossy().into_owned();

@@ -97,7 +97,7 @@ fn iterations_that_are_used_up_are_a_limit() {
     assert_code(&output, 3);
     let shown = output.stdout();
     for number in 1..=3 {
-        assert!(shown.contains(&format!("━━ {number}/3 ")), "{shown}");
+        assert!(shown.contains(&format!("━━ {number}/3 prompt.md\n")), "{shown}");
     }
     assert!(shown.contains("the limit on iterations was reached"), "{shown}");
 }
