@@ -7,6 +7,7 @@ use ralph::time::Timestamp;
 use serde_json::json;
 
 use crate::harness::{Background, Project, assert_no_process_left, check_rules};
+use crate::random::Random;
 
 /// How many processes are killed, unless the environment says otherwise.
 const KILLS: usize = 300;
@@ -20,7 +21,7 @@ fn nothing_acknowledged_is_lost_and_nothing_is_damaged_when_writers_are_killed()
     let kills = std::env::var("RALPH_TEST_KILLS").map_or(KILLS, |text| text.parse().unwrap());
     let seed = u64::from(std::process::id());
     println!("seed {seed}");
-    let mut random = Random(seed | 1);
+    let mut random = Random::new(seed);
     let mut killed = 0;
     while killed < kills {
         let project = Project::new();
@@ -109,29 +110,13 @@ impl Ledger {
     }
 }
 
-/// Numbers that look random.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        (self.next() >> 20) % end
-    }
-}
-
 #[test]
 fn a_command_that_is_killed_has_done_all_of_it_or_nothing() {
     let project = Project::new();
     let lines: String = (0..300)
         .map(|i| json!({ "title": i.to_string(), "key": i.to_string() }).to_string() + "\n")
         .collect();
-    let mut random = Random(u64::from(std::process::id()) | 1);
+    let mut random = Random::new(u64::from(std::process::id()));
     for _ in 0..20 {
         project.write("tasks.jsonl", &lines);
         let mut command = project.command("sh");

@@ -3,10 +3,11 @@
 #![cfg(target_os = "linux")]
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{env, fs};
 
 use crate::harness::{Project, check_rules};
+use crate::random::Random;
 
 /// How many runs are killed, unless `RALPH_TEST_RUN_KILLS` says otherwise.
 const KILLS: u32 = 200;
@@ -16,7 +17,9 @@ const TASKS: usize = 20;
 fn every_task_is_done_exactly_once_however_often_the_run_is_killed() {
     let kills: u32 =
         env::var("RALPH_TEST_RUN_KILLS").map_or(KILLS, |text| text.parse().expect("a number"));
-    let mut random = Random(u64::from(std::process::id()));
+    let seed = u64::from(std::process::id());
+    println!("seed {seed}");
+    let mut random = Random::new(seed);
     let mut killed = 0;
     while killed < kills {
         killed += work_a_dag(&mut random, kills - killed);
@@ -95,15 +98,4 @@ fn check_salvage(project: &Project) {
     let written = fs::read_to_string(project.base().join("written")).unwrap();
     let lost: Vec<&str> = written.lines().filter(|file| !history.contains(file)).collect();
     assert!(lost.is_empty(), "{lost:?} of {} are lost", written.lines().count());
-}
-
-/// Numbers that are different in every test run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= Instant::now().elapsed().subsec_nanos() as u64;
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (self.0 >> 33) % limit.max(1)
-    }
 }

@@ -15,6 +15,7 @@ mod logs;
 mod output;
 mod plain_loop;
 mod pty;
+mod random;
 mod refusals;
 mod render;
 mod run;

@@ -1,0 +1,93 @@
+//! What the drills found, as a document: one Markdown table, so that a run can be kept as it is.
+
+use std::fmt;
+
+/// One line of the table.
+pub(crate) struct Row {
+    what: String,
+    measured: String,
+    limit: String,
+    verdict: Verdict,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Verdict {
+    Told,
+    Held,
+    Broken,
+    Skipped,
+}
+
+impl Row {
+    /// A figure that is only told.
+    pub(crate) fn told(what: impl Into<String>, measured: impl fmt::Display) -> Row {
+        Row::new(what, measured, "", Verdict::Told)
+    }
+
+    /// A figure that has a limit, and whether it is within.
+    pub(crate) fn limited(
+        what: impl Into<String>,
+        measured: impl fmt::Display,
+        limit: impl fmt::Display,
+        holds: bool,
+    ) -> Row {
+        Row::new(what, measured, limit, if holds { Verdict::Held } else { Verdict::Broken })
+    }
+
+    /// How often something happened that must never happen.
+    pub(crate) fn never(what: impl Into<String>, count: usize) -> Row {
+        Row::limited(what, count, "0", count == 0)
+    }
+
+    /// What could not be tried here, and why.
+    pub(crate) fn skipped(what: impl Into<String>, why: impl fmt::Display) -> Row {
+        Row::new(what, why, "", Verdict::Skipped)
+    }
+
+    /// A drill that came to no end, and what stopped it.
+    pub(crate) fn broken(why: impl fmt::Display) -> Row {
+        Row::new("the drill itself", why, "", Verdict::Broken)
+    }
+
+    fn new(
+        what: impl Into<String>,
+        measured: impl fmt::Display,
+        limit: impl fmt::Display,
+        verdict: Verdict,
+    ) -> Row {
+        Row { what: what.into(), measured: measured.to_string(), limit: limit.to_string(), verdict }
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        self.verdict == Verdict::Broken
+    }
+}
+
+/// The heading of a drill's table, and its rows.
+pub(crate) struct Section<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) about: &'a str,
+    pub(crate) rows: &'a [Row],
+}
+
+impl fmt::Display for Section<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "## {}\n\n{}\n\n| | measured | limit | |\n| --- | ---: | ---: | --- |",
+            self.name, self.about
+        )?;
+        for Row { what, measured, limit, verdict } in self.rows {
+            let verdict = match verdict {
+                Verdict::Told => "",
+                Verdict::Held => "ok",
+                Verdict::Broken => "**BROKEN**",
+                Verdict::Skipped => "skipped",
+            };
+            let [what, measured, limit] =
+                [what, measured, limit].map(|cell| cell.replace('|', "\\|").replace('\n', " "));
+            writeln!(f, "| {what} | {measured} | {limit} | {verdict} |")?;
+        }
+        writeln!(f)
+    }
+}
