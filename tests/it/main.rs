@@ -4,6 +4,7 @@
 mod build;
 mod crash;
 mod crowd;
+mod docs;
 mod exchange;
 mod faults;
 mod harness;
