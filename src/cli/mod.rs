@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 pub use exit::Exit;
 
@@ -30,6 +30,11 @@ use setup::{Refused, Setup};
 /// Runs the program.
 pub fn main() -> ExitCode {
     main_with(Clock::real)
+}
+
+/// The command line, for those who describe or complete it.
+pub fn command() -> clap::Command {
+    Cli::command()
 }
 
 /// Runs the program in a time of its own.
