@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod cli;
 pub mod dag;
+pub mod demo;
 pub mod engine;
 pub mod event;
 pub mod hint;

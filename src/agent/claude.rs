@@ -33,7 +33,7 @@ pub struct Invocation {
     /// What its environment has besides ours.
     pub variables: Vec<(&'static str, OsString)>,
     /// What its environment lacks of ours.
-    pub removed: Vec<&'static str>,
+    pub removed: Vec<OsString>,
     /// What it reads.
     pub stdin: Stdin,
     /// A directory that is of no use once it has ended, and is removed then.
@@ -238,7 +238,7 @@ impl Session {
             program: self.program.clone(),
             arguments,
             variables,
-            removed: NESTING.to_vec(),
+            removed: NESTING.map(OsString::from).to_vec(),
             stdin: Stdin::Nothing,
             scratch: self.scratch.clone(),
             directory: self.directory.clone(),
@@ -276,7 +276,7 @@ mod tests {
         lines.extend(
             invocation.variables.iter().map(|(name, value)| format!("{name}={}", text(value))),
         );
-        lines.extend(invocation.removed.iter().map(|name| format!("unset {name}")));
+        lines.extend(invocation.removed.iter().map(|name| format!("unset {}", name.display())));
         lines.push(format!("in {}", invocation.directory.display()));
         if let Stdin::File(file) = &invocation.stdin {
             lines.push(format!("< {}", file.display()));

@@ -100,6 +100,15 @@ pub(super) enum Command {
     Config(ConfigCommand),
     /// Look for what is wrong and say how to fix it
     Doctor(Json),
+    /// Watch a small project go from plan to done, with a script in place of Claude
+    ///
+    /// Takes some 15 seconds and costs nothing: a project in a directory for temporary files is planned,
+    /// built into tasks and worked on, by this program as it works with Claude.
+    Demo {
+        /// Leave the project there, to look at and to play with
+        #[arg(long)]
+        keep: bool,
+    },
     /// Print a completion script for your shell
     ///
     /// For example: ralph completions bash > ~/.local/share/bash-completion/completions/ralph

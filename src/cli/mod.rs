@@ -19,6 +19,7 @@ use clap::{CommandFactory, Parser};
 pub use exit::Exit;
 
 use crate::agent;
+use crate::demo;
 use crate::engine::Clock;
 use crate::hint::{Hinted, hint_of};
 use crate::settings::WrongFlag;
@@ -43,7 +44,8 @@ pub fn main_with(clock: fn() -> Clock) -> ExitCode {
     // achieves that, and unlike "ignore" it is not passed on to children.
     let _ =
         signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::new(AtomicBool::new(false)));
-    if let Some(exit) = agent::backstage(std::env::args_os().skip(1)) {
+    let backstage = agent::backstage(std::env::args_os().skip(1));
+    if let Some(exit) = backstage.or_else(|| demo::play(std::env::args_os())) {
         return exit;
     }
     let arguments = match Cli::try_parse() {

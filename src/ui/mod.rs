@@ -2,6 +2,7 @@
 //! terminal, make sense without colour, and let nothing through that a task's author could use to
 //! deceive. `out` is written to once a line, so it should be buffered.
 
+pub mod chapter;
 pub mod features;
 pub mod graph;
 pub mod json;

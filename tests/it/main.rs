@@ -5,6 +5,7 @@ mod build;
 mod crash;
 mod crowd;
 mod docs;
+mod demo;
 mod exchange;
 mod faults;
 mod harness;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 const ARROWS: &[(&str, &[&str])] = &[
     ("agent", &["event", "hint", "lenient", "process", "settings", "time"]),
     ("dag", &["hint", "time"]),
+    ("demo", &[]),
     ("engine", &["agent", "dag", "event", "hint", "process", "prompt", "store", "time"]),
     ("event", &["dag", "time"]),
     ("hint", &[]),

@@ -21,6 +21,7 @@ mod seatbelt;
 mod testing;
 mod within;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -116,7 +117,7 @@ fn told(policy: &Policy, mut invocation: Invocation) -> Invocation {
     if policy.as_root {
         invocation.variables.push(("IS_SANDBOX", "1".into()));
     }
-    invocation.removed.extend(DOORBELLS);
+    invocation.removed.extend(DOORBELLS.map(OsString::from));
     invocation
 }
 
@@ -157,7 +158,7 @@ mod tests {
             }
             assert_eq!(wrapped.directory, invocation.directory);
             assert_eq!(wrapped.variables, invocation.variables);
-            assert!(wrapped.removed.contains(&"TMUX"));
+            assert!(wrapped.removed.contains(&"TMUX".into()));
         }
     }
 

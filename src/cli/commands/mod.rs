@@ -2,6 +2,7 @@
 
 mod completions;
 mod config;
+mod demo;
 mod doctor;
 mod export;
 mod feature;
@@ -41,6 +42,7 @@ pub(super) fn run(command: Command, setup: &Setup, out: &mut dyn Write) -> Resul
         Command::Logs { id, number, raw, json } => {
             logs::run(&logs::Selection { id, number, raw }, json.json, setup, out)
         }
+        Command::Demo { keep } => demo::run(keep, setup, out),
         Command::Export => export::run(setup, out),
         Command::Import { file } => import::run(setup, file.as_deref(), out),
         Command::Config(command) => config::run(&command, setup, out),
