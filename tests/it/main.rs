@@ -4,8 +4,8 @@
 mod build;
 mod crash;
 mod crowd;
-mod docs;
 mod demo;
+mod docs;
 mod exchange;
 mod faults;
 mod harness;
