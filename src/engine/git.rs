@@ -48,8 +48,8 @@ impl Git {
     }
 
     /// The state of the working tree as one name: what is not committed included, what is ignored not.
-    /// None if there is nothing that is not committed.
-    pub(super) fn tree(&self, scratch: &Path) -> Option<String> {
+    /// What is in the files of `without` does not matter.
+    pub(super) fn tree(&self, scratch: &Path, without: &[PathBuf]) -> Option<String> {
         let index = scratch.join("index");
         let own = self.output(["rev-parse", "--path-format=absolute", "--git-path", "index"])?;
         // With the real index as a start git knows which files have not changed.
@@ -61,7 +61,14 @@ impl Git {
         };
         // Not by leaving it out at once: git refuses to leave out what is ignored.
         with_index(&["add", "--all", "--", ":/"])?;
-        with_index(&["rm", "-r", "--cached", "--quiet", "--ignore-unmatch", "--", DATABASE])?;
+        let top = PathBuf::from(self.output(["rev-parse", "--show-toplevel"])?);
+        let without = without.iter().filter_map(|path| path.strip_prefix(&top).ok());
+        let without: Vec<String> =
+            without.map(|path| format!(":(top,literal){}", path.display())).collect();
+        let mut remove =
+            vec!["rm", "-r", "--cached", "--quiet", "--ignore-unmatch", "--", DATABASE];
+        remove.extend(without.iter().map(String::as_str));
+        with_index(&remove)?;
         let tree = with_index(&["write-tree"]);
         let _ = fs::remove_file(&index);
         tree
@@ -74,7 +81,7 @@ impl Git {
         if self.output(changes)?.is_empty() {
             return None;
         }
-        let tree = self.tree(scratch)?;
+        let tree = self.tree(scratch, &[])?;
         let head = self.head();
         let message = format!("what attempt {attempt} left behind");
         let mut arguments = vec!["commit-tree", &tree, "-m", &message];
@@ -209,9 +216,11 @@ mod tests {
     fn any_change_gives_the_tree_another_name() {
         let (directory, git) = repository();
         let scratch = TempDir::new().unwrap();
-        let tree = || git.tree(scratch.path()).unwrap();
+        let tree = || git.tree(scratch.path(), &[directory.path().join("log")]).unwrap();
         commit(&git, "a", "one\n");
         let clean = tree();
+        assert_eq!(tree(), clean);
+        fs::write(directory.path().join("log"), "of no importance").unwrap();
         assert_eq!(tree(), clean);
         fs::write(directory.path().join("new"), "one").unwrap();
         let with_new = tree();

@@ -17,6 +17,7 @@ mod limits;
 mod lock;
 mod model;
 mod outlook;
+mod outputs;
 mod plain;
 mod plan;
 mod preview;

@@ -7,6 +7,7 @@ use super::command::Ended;
 use super::helm::Break;
 use super::iteration::Iteration;
 use super::limits::{Reaction, react};
+use super::outputs;
 use crate::agent::{self, EndedBy, Report, Scratch, Trouble};
 use crate::dag::Verification;
 use crate::event::{Activity, Event, Verifier, Verify, VerifyStatus};
@@ -106,11 +107,11 @@ impl Engine<'_> {
         }
     }
 
-    /// What is checked out and what is not committed, where that can be told.
+    /// What is checked out and what is not committed, where that can be told; but not what we print.
     fn state_of_the_tree(&self) -> Result<Option<(Option<String>, Option<String>)>> {
         let Some(git) = &self.git else { return Ok(None) };
         let scratch = Scratch::new(&self.plan.places.temporary)?;
-        Ok(Some((git.head(), git.tree(scratch.path()))))
+        Ok(Some((git.head(), git.tree(scratch.path(), &outputs::own()))))
     }
 
     fn run_verifier(&mut self, iteration: &mut Iteration, brief: &str) -> Result<Report> {

@@ -367,6 +367,23 @@ fn a_verifier_that_says_nothing_or_both_or_changes_something_is_no_pass() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn what_ralph_prints_into_the_working_tree_changes_nothing_for_a_verifier() {
+    for redirection in ["> run.log", "2> run.log", "| tee run.log", "2>&1 | tee -a run.log | cat"] {
+        let (project, task) = one_task();
+        project.git_init();
+        let script = format!("\"$@\" {redirection}");
+        let ralph = project.ralph_playing(&["done", PASS], ["run", "--max-retries", "0"]);
+        let mut command = project.command("sh");
+        command.args(["-c", &script, "sh"]).arg(ralph.get_program()).args(ralph.get_args());
+        command.envs(ralph.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        project.run(command, None).ok();
+        assert_eq!(status(&project, &task), "done", "{redirection}");
+        assert!(!project.git(["status", "--porcelain", "run.log"]).is_empty(), "{redirection}");
+    }
+}
+
+#[test]
 fn what_is_said_to_be_done_and_not_done_needs_a_verification() {
     let (project, task) = one_task();
     let output = run(&project, &["done | fail hm", PASS], &[]);
