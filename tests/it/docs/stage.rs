@@ -36,6 +36,7 @@ cd() {
 /// And what stands after it.
 const AFTER: &str = r#"
 stage_code=$?
+unset FAKE_CLAUDE_SCRIPTS
 { declare -p | grep -v '^declare -[^ ]*r'; printf 'builtin cd %q\n' "$PWD"; } >"$STAGE/state"
 exit $stage_code
 "#;
