@@ -6,6 +6,10 @@ use owo_colors::Style;
 
 use super::line::Line;
 use super::terminal::Terminal;
+use super::text::width;
+
+/// Lines longer than this are hard to read.
+const EASY: usize = 80;
 
 /// Begins a part of the story with its title.
 pub fn title(out: &mut dyn Write, title: &str, terminal: Terminal) -> io::Result<()> {
@@ -13,12 +17,28 @@ pub fn title(out: &mut dyn Write, title: &str, terminal: Terminal) -> io::Result
     Line::new(terminal).push("▌ ", Style::new().magenta()).push(title, bold()).write(out)
 }
 
-/// Tells something, each line as it is.
+/// Tells something, in lines that are easy to read.
 pub fn words(out: &mut dyn Write, text: &str, terminal: Terminal) -> io::Result<()> {
-    for line in text.lines() {
-        Line::new(terminal).push("▌ ", Style::new().magenta()).plain(line).write(out)?;
+    let room = terminal.columns().min(EASY) - 2;
+    for line in text.lines().flat_map(|line| wrapped(line, room)) {
+        Line::new(terminal).push("▌ ", Style::new().magenta()).plain(&line).write(out)?;
     }
     Ok(())
+}
+
+/// A text in lines of so many columns; a longer word has one for itself.
+fn wrapped(text: &str, columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut().filter(|line| width(line) + 1 + width(word) <= columns) {
+            Some(line) => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 /// Shows a command that is called now.
@@ -37,4 +57,16 @@ pub fn quotation(out: &mut dyn Write, text: &str, terminal: Terminal) -> io::Res
 
 fn bold() -> Style {
     Style::new().bold()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_stay_whole() {
+        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrapped("one two three", 80), ["one two three"]);
+        assert_eq!(wrapped("东京东京 unbreakable x", 9), ["东京东京", "unbreakable", "x"]);
+    }
 }

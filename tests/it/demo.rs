@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::harness::{Output, Project, assert_no_process_left};
+use crate::harness::{Output, Project, RALPH, assert_no_process_left};
 use crate::terminal::Terminal;
 
 /// What is left of demos.
@@ -84,6 +84,17 @@ fn keys_stop_the_demo_and_nothing_is_left_of_it() {
     let (code, screen) = terminal.finish();
     assert_eq!(code, 130, "{screen}");
     assert!(screen.contains("Interrupted"), "{screen}");
+    assert_eq!(left(&place), [] as [PathBuf; 0]);
+    assert_no_process_left(&place);
+}
+
+#[test]
+fn a_reader_who_had_enough_ends_the_demo_quietly() {
+    let place = Project::bare();
+    let mut command = place.command("sh");
+    command.args(["-c", "\"$0\" demo | head -n 3"]).arg(RALPH);
+    let output = place.run(command, None);
+    assert_eq!((output.ok().lines().count(), output.stderr()), (3, String::new()));
     assert_eq!(left(&place), [] as [PathBuf; 0]);
     assert_no_process_left(&place);
 }

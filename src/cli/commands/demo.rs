@@ -165,20 +165,20 @@ impl Show<'_> {
     fn play(&mut self) -> Result<()> {
         self.chapter(
             "A small project goes from plan to done",
-            "Everything here is real: the repository, the commands, the processes, the\n\
-             checks, the commits. Only the agent is not Claude but a script that plays\n\
+            "Everything here is real: the repository, the commands, the processes, the \
+             checks, the commits. Only the agent is not Claude but a script that plays \
              its part. It takes some 15 seconds.",
         )?;
         self.chapter(
             "1/5  A project",
-            "Any git repository will do. Its settings name the agent, and `sh check.sh` as\n\
+            "Any git repository will do. Its settings name the agent, and `sh check.sh` as \
              what must succeed before a task counts as done.",
         )?;
         self.call("ralph init && cat .ralph.toml && git add . && git commit -qm Begin")?;
         self.chapter(
             "2/5  A spec and a plan",
             &format!(
-                "With Claude, `ralph feature spec {FEATURE}` and `ralph feature plan {FEATURE}`\n\
+                "With Claude, `ralph feature spec {FEATURE}` and `ralph feature plan {FEATURE}` \
                  interview you and write them. Here they are given:"
             ),
         )?;
@@ -192,7 +192,7 @@ impl Show<'_> {
         self.call(&format!("ralph feature build {FEATURE}"))?;
         self.chapter(
             "4/5  The work",
-            "Each task gets a session of its own. What it says is done is checked: first\n\
+            "Each task gets a session of its own. What it says is done is checked: first \
              by `sh check.sh`, then by a second agent. One session says so too early.",
         )?;
         self.call(&format!("git add . && git commit -qm Plan && ralph run {FEATURE}"))?;
@@ -235,6 +235,8 @@ impl Show<'_> {
         match back.exit {
             _ if back.told_to_end || back.interrupted => Err(Interrupted.into()),
             agent::Exit::Code(0) => Ok(()),
+            // The reader had enough, as `head` has.
+            agent::Exit::Code(141) => Err(io::Error::from(io::ErrorKind::BrokenPipe).into()),
             agent::Exit::Code(code) => bail!("`{command}` ended with code {code}"),
             agent::Exit::Signal(signal) => bail!("`{command}` was ended by signal {signal}"),
         }
