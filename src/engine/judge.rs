@@ -123,6 +123,7 @@ fn or(text: String, otherwise: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::documented::rows;
 
     const ID: &str = "t-3f9a01";
 
@@ -215,6 +216,39 @@ mod tests {
         let dumb = Facts { trouble: Some(Trouble::NoResult), ..said("") };
         let verdict = judged(&dumb, EndedBy::Silence, None).verdict;
         assert!(matches!(verdict, Verdict::Silent(_)), "{verdict:?}");
+    }
+
+    /// A judgement in the words of docs/sigils.md.
+    fn described(judgement: &Judgement) -> String {
+        let mut text = match &judgement.verdict {
+            Verdict::Done { doubtful: false } => "done".to_owned(),
+            Verdict::Done { doubtful: true } => "done, with doubt".to_owned(),
+            Verdict::Failed(reason) => format!("failed: {reason}"),
+            Verdict::Blocked(question) => format!("blocked: {question}"),
+            Verdict::Silent(_) => "no verdict".to_owned(),
+            other => format!("{other:?}"),
+        };
+        for remark in &judgement.remarks {
+            let remark = remark.replace("the agent said ", "").replace('`', "");
+            text.push_str(&format!("; reports {}", remark.replace(", which is not its task", "")));
+        }
+        if let Some(hint) = &judgement.hint {
+            text.push_str(&format!("; next model {hint}"));
+        }
+        match judgement.promise {
+            Some(Promise::Complete) => text.push_str("; says COMPLETE"),
+            Some(Promise::Failure) => text.push_str("; says FAILURE"),
+            None => {}
+        }
+        text
+    }
+
+    #[test]
+    fn what_is_documented_is_what_is_taken_from_an_answer() {
+        for (answer, taken) in rows("What a session says of its task") {
+            let judgement = judged(&said(&answer), EndedBy::Itself, None);
+            assert_eq!(described(&judgement), taken, "{answer}");
+        }
     }
 
     #[test]

@@ -8,6 +8,8 @@ mod clock;
 mod command;
 mod conclusion;
 mod decision;
+#[cfg(test)]
+mod documented;
 mod git;
 mod heartbeat;
 mod helm;

@@ -315,16 +315,7 @@ impl Plain<'_> {
             return Some(RunEnd::Signalled("every item of the plan is ticked off".to_owned()));
         }
         let answer = facts.result.as_deref().filter(|_| facts.trouble.is_none())?;
-        match Sigils::read(answer).promise {
-            Some(Promise::Complete) => {
-                Some(RunEnd::Signalled("the agent said COMPLETE".to_owned()))
-            }
-            Some(Promise::Failure) => Some(RunEnd::Failure),
-            None if says(answer, &self.plan.completion_promise) => {
-                Some(RunEnd::Signalled(format!("the agent said {}", self.plan.completion_promise)))
-            }
-            None => None,
-        }
+        promised(answer, &self.plan.completion_promise)
     }
 
     fn checklist(&self) -> Checklist {
@@ -426,11 +417,38 @@ impl Plain<'_> {
     }
 }
 
+/// How a final answer ends the loop, if it does.
+fn promised(answer: &str, completion_promise: &str) -> Option<RunEnd> {
+    match Sigils::read(answer).promise {
+        Some(Promise::Complete) => Some(RunEnd::Signalled("the agent said COMPLETE".to_owned())),
+        Some(Promise::Failure) => Some(RunEnd::Failure),
+        None if says(answer, completion_promise) => {
+            Some(RunEnd::Signalled(format!("the agent said {completion_promise}")))
+        }
+        None => None,
+    }
+}
+
 impl From<Break> for RunEnd {
     fn from(reason: Break) -> RunEnd {
         match reason {
             Break::Interrupted => RunEnd::Interrupted,
             Break::OutOfTime => RunEnd::Limit(Reached::Time),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::documented::rows;
+
+    #[test]
+    fn what_is_documented_is_what_ends_a_loop() {
+        for (answer, taken) in rows("What a loop says") {
+            let end = promised(&answer, "LOOP_COMPLETE");
+            let end = end.map_or("nothing".to_owned(), |end| end.to_string());
+            assert_eq!(end, taken, "{answer}");
         }
     }
 }

@@ -180,6 +180,7 @@ fn reason_of(checked: &Checked) -> Option<&str> {
 mod tests {
     use super::*;
     use crate::agent::Facts;
+    use crate::engine::documented::rows;
 
     #[track_caller]
     fn check(
@@ -242,5 +243,12 @@ mod tests {
         check(pass, Request, None, false, "Interrupted");
         check(pass, Deadline, None, false, "OutOfTime");
         check(pass, Itself, Some(Trouble::Overloaded), false, "refused: the API is overloaded");
+    }
+
+    #[test]
+    fn what_is_documented_is_what_a_verifier_is_understood_to_say() {
+        for (answer, taken) in rows("What a verifier says") {
+            check(&answer, EndedBy::Itself, None, false, &taken);
+        }
     }
 }

@@ -124,7 +124,7 @@ fn is_quoted(at: usize, quoted: &[Range<usize>]) -> bool {
     after > 0 && quoted[after - 1].contains(&at)
 }
 
-/// The last words before a place: the end of what stands there, without other tags of ours.
+/// The last words before a place: the end of what stands there.
 fn words_before(text: &str) -> String {
     let text = text.trim();
     let start = text.char_indices().rev().nth(REASON - 1).map_or(0, |(at, _)| at);
