@@ -40,23 +40,25 @@ unset FAKE_CLAUDE_SCRIPTS
 { declare -p | grep -v '^declare -[^ ]*r'; printf 'builtin cd %q\n' "$PWD"; } >"$STAGE/state"
 exit $stage_code
 "#;
-/// An agent that finds out from its system prompt what it is asked for.
+/// An agent that finds out from its system prompt what it is asked for. Scripts come first, but for who verifies.
 const AGENT: &str = r##"#!/bin/bash
 arguments=("$@")
 while [ $# -gt 0 ] && [ "$1" != --append-system-prompt-file ]; do shift; done
 job=$(head -n 1 "${2:-/dev/null}")
 name=${job#*\"} name=${name%\"*}
-say() { unset FAKE_CLAUDE_SCRIPTS; export FAKE_CLAUDE=$1; }
+say() { export FAKE_CLAUDE=$1; }
 case $job in
-    '# How this session works') [ -n "$FAKE_CLAUDE_SCRIPTS" ] || say 'say It works. | done' ;;
-    *'check that a task'*) say 'say It is as it should be. <verify-pass/>' ;;
+    *'check that a task'*)
+        unset FAKE_CLAUDE_SCRIPTS
+        say 'say It is as it should be. <verify-pass/>' ;;
+    '# How this session works') say 'say It works. | done' ;;
     *'the spec of'*) say "write .ralph/features/$name/spec.md # The spec of $name" ;;
     *'into tasks')
         root=$(grep -o 't-[0-9a-z]\{6\}' "$2" | head -n 1)
         say "run first=\$(ralph task add 'Store it' -d x --parent $root); ralph task add 'Show it' -d x --parent $root --after \$first" ;;
     *'the plan of'*) say "write .ralph/features/$name/plan.md # The plan of $name" ;;
     *'one task'*) say "run ralph task add 'What you said' -d x" ;;
-    *) [ -n "$FAKE_CLAUDE_SCRIPTS" ] || say 'touch .ralph-complete | say LOOP_COMPLETE' ;;
+    *) say 'touch .ralph-complete | say LOOP_COMPLETE' ;;
 esac
 exec fake-claude "${arguments[@]}"
 "##;
