@@ -40,6 +40,7 @@ impl Engine<'_> {
                 .map(|it| Blocker { id: it.id, title: &it.title, summary: &it.summary })
                 .collect(),
             attempts: &around.attempts,
+            log: &around.log,
             attempt: (attempt, attempt.max(attempt + retries - around.task.retries.min(retries))),
             salvage,
             spec: feature.and_then(|it| document(&it.spec_path)),

@@ -3,7 +3,7 @@
 
 use super::document::fenced;
 use super::skills::Skill;
-use crate::dag::{Attempt, Outcome, Task, TaskId};
+use crate::dag::{Attempt, LogEntry, LogEvent, Outcome, Task, TaskId};
 
 /// How many characters a brief may have: well within what any model reads, with room to work.
 const ROOM: usize = 400_000;
@@ -11,6 +11,8 @@ const ROOM: usize = 400_000;
 const STUB: usize = 500;
 /// How many earlier attempts are told of.
 const TOLD_ATTEMPTS: usize = 5;
+/// How many questions and notes are told of.
+const TOLD_NOTES: usize = 20;
 
 /// What there is to tell of a task.
 #[derive(Debug)]
@@ -23,6 +25,8 @@ pub struct Brief<'a> {
     pub blockers: Vec<Blocker<'a>>,
     /// What was tried before, oldest first.
     pub attempts: &'a [Attempt],
+    /// What happened to it and was noted, oldest first.
+    pub log: &'a [LogEntry],
     /// The how-manieth attempt this is, and how many there will be at the most.
     pub attempt: (u32, u32),
     /// Where the state that the last attempt left behind is kept.
@@ -57,6 +61,7 @@ impl Brief<'_> {
     pub fn into_text(self) -> String {
         let parts = [
             Some(Part { weight: 9, text: self.task() }),
+            self.notes(),
             self.parents(),
             self.blockers(),
             self.history(),
@@ -71,6 +76,29 @@ impl Brief<'_> {
         let Task { id, title, description, .. } = self.task;
         let description = or_none(description);
         format!("# Your task: {title}\n\nId: `{id}`\n\n{description}")
+    }
+
+    /// The questions of earlier attempts, and the answers and notes of anybody.
+    fn notes(&self) -> Option<Part> {
+        let line = |entry: &LogEntry| {
+            let verb = match entry.event {
+                LogEvent::Note => "noted",
+                LogEvent::Blocked => "asked",
+                LogEvent::Done | LogEvent::Failed | LogEvent::Reset | LogEvent::Crashed => {
+                    return None;
+                }
+            };
+            let attempt = entry.author.and_then(|id| self.attempts.iter().find(|it| it.id == id));
+            let who = match (entry.author, attempt) {
+                (None, _) => "a person".to_owned(),
+                (Some(_), Some(attempt)) => format!("attempt {}", attempt.number),
+                (Some(_), None) => "another agent".to_owned(),
+            };
+            Some(format!("- {who} {verb}: {}", entry.message.trim().replace('\n', "\n  ")))
+        };
+        let lines: Vec<String> = self.log.iter().filter_map(line).collect();
+        let told = &lines[lines.len().saturating_sub(TOLD_NOTES)..];
+        part(8, "What was asked and noted", &[told.join("\n")])
     }
 
     fn parents(&self) -> Option<Part> {
@@ -223,6 +251,7 @@ mod tests {
             parents,
             blockers: vec![],
             attempts,
+            log: &[],
             attempt: (1, 4),
             salvage: None,
             spec: None,

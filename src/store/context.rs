@@ -5,7 +5,7 @@ use rusqlite::{OptionalExtension, Transaction};
 
 use super::rows::Place;
 use super::{Store, resolve};
-use crate::dag::{Attempt, Feature, Task, TaskId};
+use crate::dag::{Attempt, Feature, LogEntry, Task, TaskId};
 
 /// A task and what is around it.
 #[derive(Debug)]
@@ -18,6 +18,8 @@ pub struct Surroundings {
     pub blockers: Vec<DoneBlocker>,
     /// What was tried before, oldest first.
     pub attempts: Vec<Attempt>,
+    /// What happened to it and was noted, oldest first.
+    pub log: Vec<LogEntry>,
     /// The feature it belongs to.
     pub feature: Option<Feature>,
 }
@@ -48,7 +50,8 @@ impl Store {
         let blockers =
             self.read(|tx| done_blockers(tx, resolve::task(tx, &id.to_string())?.seq))?;
         let feature = task.feature.map(|id| self.feature(&id.to_string())).transpose()?;
-        Ok(Surroundings { attempts: self.attempts(id)?, task, parents, blockers, feature })
+        let (attempts, log) = (self.attempts(id)?, self.task_log(id)?);
+        Ok(Surroundings { task, parents, blockers, attempts, log, feature })
     }
 }
 

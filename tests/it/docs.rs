@@ -40,7 +40,7 @@ use stage::Stage;
 
 /// The beginnings of commands that are not run here, and why not.
 const NOT_RUN: &[(&str, &str)] = &[
-    ("cargo install", "it compiles everything once more; CI does it"),
+    ("cargo install", "it compiles everything once more, for minutes"),
     ("cargo run", "the same; the demo has tests of its own"),
     ("cargo test", "this is it"),
     ("cargo bench", "it takes minutes; CI does it"),

@@ -199,6 +199,25 @@ fn what_a_session_says_decides_about_its_task() {
 }
 
 #[test]
+fn an_answer_and_the_notes_of_earlier_attempts_reach_the_next_agent() {
+    let (project, task) = one_task();
+    let first = format!("run ralph task log {task} -m 'the fence is blue' | block red or blue?");
+    run(&project, &[&first], &["--no-verify"]);
+    project.ralph(["task", "log", &task, "-m", "blue, as the fence"]).ok();
+    project.ralph(["task", "reset", &task]).ok();
+    let told = project.base().join("told");
+    let second = format!("save-stdin {} | done", told.display());
+    run(&project, &[&second], &["--no-verify"]).ok();
+    let told = std::fs::read_to_string(told).unwrap();
+    let (_, told) = told.split_once("# What was asked and noted").expect(&told);
+    insta::assert_snapshot!(told.trim(), @r"
+    - attempt 1 noted: the fence is blue
+    - attempt 1 asked: red or blue?
+    - a person noted: blue, as the fence
+    ");
+}
+
+#[test]
 fn inside_a_session_ralph_task_done_only_asks() {
     let cases = [
         ("run ralph task done $ID | say thanks", "done", "done", ""),
