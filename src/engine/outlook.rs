@@ -67,7 +67,8 @@ fn expect(snapshot: &Snapshot, mut work: Vec<usize>) -> Outlook {
     Outlook::End(RunEnd::Stuck(behind(snapshot, &left)))
 }
 
-/// The tasks that hold back the others: those that failed, wait for a person, or are not in the target.
+/// The tasks that hold back the others: those that failed, wait for a person, are not in the target, or
+/// are groups that nobody has put anything into.
 fn behind(snapshot: &Snapshot, left: &[usize]) -> Vec<TaskId> {
     let mut found: Vec<usize> = Vec::new();
     let mut ahead: Vec<usize> = left.to_vec();
@@ -80,6 +81,10 @@ fn behind(snapshot: &Snapshot, left: &[usize]) -> Vec<TaskId> {
             State::Failed | State::Blocked | State::Ready => found.push(task),
             State::Done => {}
             State::Waiting | State::InProgress => {
+                let is_empty = snapshot.graph.children(task).next().is_none();
+                if is_empty && snapshot.kind(task) == Kind::Group {
+                    found.push(task);
+                }
                 ahead.extend(snapshot.graph.waiting_on(task, &snapshot.derived));
                 ahead.extend(snapshot.graph.children(task));
             }

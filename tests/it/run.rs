@@ -199,6 +199,17 @@ fn what_a_session_says_decides_about_its_task() {
 }
 
 #[test]
+fn a_group_without_children_is_named_as_what_holds_up_the_rest() {
+    let project = Project::new();
+    let group = project.add(["Later", "--group"]);
+    project.add(["Ship it", "--after", &group]);
+    let output = run(&project, &["done"], &[]);
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
+    let said = format!("what is left waits for {group}\nNext: ralph task show {group}\n");
+    assert!(output.stdout().ends_with(&said), "{output:?}");
+}
+
+#[test]
 fn an_answer_and_the_notes_of_earlier_attempts_reach_the_next_agent() {
     let (project, task) = one_task();
     let first = format!("run ralph task log {task} -m 'the fence is blue' | block red or blue?");
