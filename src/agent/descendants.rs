@@ -6,8 +6,14 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, getpid, kill_process};
 
+#[cfg(target_os = "linux")]
+use super::{foreground::ATTEND, stage::STAGE, supervisor::SUPERVISE};
+
 /// How long it is tried to end what does not end.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a supervisor that ralph has left alone has to end what is below it.
+const DEFERENCE: Duration = Duration::from_secs(1);
 
 /// By this variable the processes of a session are known.
 const MARKER: &str = "RALPH_SESSION";
@@ -31,7 +37,7 @@ impl Marker {
 
     /// Ends them, the supervisor among them.
     pub(super) fn end(&self) {
-        end_marked(MARKER, &self.value);
+        end_with(MARKER, &self.value, Duration::ZERO);
     }
 }
 
@@ -90,9 +96,15 @@ fn parent_in_stat(stat: &str) -> Option<i32> {
 }
 
 /// Ends every process whose environment has this variable with this value: what is left of a session
-/// when its supervisor, too, was killed.
-#[cfg(target_os = "linux")]
+/// when its supervisor, too, was killed. One that was not is given some time: it finds even those
+/// that have no environment, and begins as soon as ralph is gone.
 pub fn end_marked(variable: &str, value: &str) -> usize {
+    end_with(variable, value, DEFERENCE)
+}
+
+/// As `end_marked`, but a supervisor has this long to do it itself.
+#[cfg(target_os = "linux")]
+fn end_with(variable: &str, value: &str, deference: Duration) -> usize {
     let marker = format!("{variable}={value}").into_bytes();
     let is_marked = |pid: i32| {
         let environment = std::fs::read(format!("/proc/{pid}/environ"));
@@ -111,7 +123,8 @@ pub fn end_marked(variable: &str, value: &str) -> usize {
         if marked.is_empty() {
             break;
         }
-        for pid in marked {
+        let is_due = began.elapsed() >= deference;
+        for pid in marked.into_iter().filter(|&pid| is_due || !is_supervisor(pid)) {
             let _ = Pid::from_raw(pid).map(|it| kill_process(it, Signal::KILL));
             ended.insert(pid);
         }
@@ -120,9 +133,17 @@ pub fn end_marked(variable: &str, value: &str) -> usize {
     ended.len()
 }
 
+/// Whether a process stands between ralph and an agent.
+#[cfg(target_os = "linux")]
+fn is_supervisor(pid: i32) -> bool {
+    let arguments = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let role = arguments.split(|&byte| byte == 0).nth(1);
+    role.is_some_and(|role| [SUPERVISE, STAGE, ATTEND].iter().any(|it| it.as_bytes() == role))
+}
+
 /// Where environments can't be read, the supervisor alone has to be enough.
 #[cfg(not(target_os = "linux"))]
-pub fn end_marked(_variable: &str, _value: &str) -> usize {
+fn end_with(_variable: &str, _value: &str, _deference: Duration) -> usize {
     0
 }
 

@@ -3,10 +3,12 @@
 #![cfg(target_os = "linux")]
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{env, fs};
 
-use crate::harness::{Project, check_rules};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::harness::{DEADLINE, Project, assert_no_process_left, check_rules, wait_until};
 use crate::random::Random;
 
 /// How many runs are killed, unless `RALPH_TEST_RUN_KILLS` says otherwise.
@@ -98,4 +100,53 @@ fn check_salvage(project: &Project) {
     let written = fs::read_to_string(project.base().join("written")).unwrap();
     let lost: Vec<&str> = written.lines().filter(|file| !history.contains(file)).collect();
     assert!(lost.is_empty(), "{lost:?} of {} are lost", written.lines().count());
+}
+
+#[test]
+fn whoever_looks_next_leaves_the_supervisor_the_time_to_end_what_only_it_can_find() {
+    let project = Project::new();
+    project.add(["Killed"]);
+    let script = "orphan-hides-setsid-double-fork-ignore-term 61 | say ready | hang";
+    let mut run = project.start(project.ralph_with(script, ["run"]));
+    while !run.next_line().expect("it goes on").contains("ready") {}
+    let child = |parent: u32, name: &str| {
+        let deadline = Instant::now() + DEADLINE;
+        wait_until(deadline, || child_of(parent, name)).expect("it is there")
+    };
+    let supervisor = child(run.id(), "exe");
+    let (agent, orphan) = (child(supervisor, "fake-claude"), child(supervisor, "sleep"));
+    // One that takes its time, as on a busy machine.
+    signal(supervisor, Signal::STOP);
+    run.kill();
+    let next = project.start(project.ralph_command(["status"]));
+    let is_gone = |pid: u32| stat(pid).is_none_or(|(_, state, _)| state == 'Z');
+    let deadline = Instant::now() + DEADLINE;
+    wait_until(deadline, || is_gone(agent).then_some(())).expect("the next command ends it");
+    assert!(!is_gone(supervisor), "it has not done its work yet");
+    signal(supervisor, Signal::CONT);
+    let (status, ..) = next.finish();
+    assert!(status.success());
+    assert!(is_gone(orphan) && is_gone(supervisor), "something was left");
+    assert!(project.temporary_files().is_empty(), "it had the time for these, too");
+    run.finish();
+    assert_no_process_left(&project);
+}
+
+fn signal(pid: u32, signal: Signal) {
+    kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), signal).unwrap();
+}
+
+/// The child of a process that has this name.
+fn child_of(parent: u32, name: &str) -> Option<u32> {
+    let pids = fs::read_dir("/proc").unwrap().flatten();
+    let mut pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.find(|&pid| stat(pid).is_some_and(|(its, _, of)| its == name && of == parent))
+}
+
+/// The name, the state and the parent of a process.
+fn stat(pid: u32) -> Option<(String, char, u32)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (name, rest) = stat.split_once('(')?.1.rsplit_once(") ")?;
+    let mut fields = rest.split(' ');
+    Some((name.to_owned(), fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }
