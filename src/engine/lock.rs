@@ -4,12 +4,17 @@
 use std::fmt;
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::dag::RunId;
 use crate::time::Timestamp;
+
+/// How long the lock is asked for. Whoever is killed while it starts another program leaves the lock to
+/// that program until it has begun.
+const MOMENT: Duration = Duration::from_millis(250);
 
 /// The right to work in a working tree.
 #[derive(Debug)]
@@ -57,7 +62,13 @@ impl TreeLock {
     pub fn take(root: &Path, note: PathBuf) -> Result<TreeLock> {
         let directory =
             File::open(root).with_context(|| format!("can't open `{}`", root.display()))?;
-        match directory.try_lock() {
+        let began = Instant::now();
+        let mut locked = directory.try_lock();
+        while matches!(locked, Err(TryLockError::WouldBlock)) && began.elapsed() < MOMENT {
+            std::thread::sleep(MOMENT / 50);
+            locked = directory.try_lock();
+        }
+        match locked {
             Ok(()) => Ok(TreeLock { note, _directory: directory }),
             Err(TryLockError::WouldBlock) => {
                 let holder =
@@ -105,5 +116,20 @@ mod tests {
         drop(first);
         assert!(!note.exists());
         take().unwrap();
+    }
+
+    #[test]
+    fn who_was_killed_while_it_started_something_holds_it_for_a_moment_only() {
+        let directory = tempfile::TempDir::new().unwrap();
+        // A copy of the descriptor, as a child has one until it has become another program.
+        let child = File::open(directory.path()).unwrap();
+        child.lock().unwrap();
+        let end = std::thread::spawn(move || {
+            std::thread::sleep(MOMENT / 5);
+            drop(child);
+        });
+        let taken = TreeLock::take(directory.path(), directory.path().join("run.json"));
+        end.join().unwrap();
+        taken.unwrap();
     }
 }
