@@ -4,9 +4,11 @@
 //! hour; a name runs only what contains it. What is printed is a document, docs/drills.md is the last one.
 #![expect(clippy::unwrap_used, reason = "in a drill, what can't be unwrapped is a finding")]
 
+mod crash;
 #[path = "../../tests/it/harness.rs"]
 #[expect(dead_code, reason = "the tests use the rest of it")]
 mod harness;
+mod processes;
 #[path = "../../tests/it/random.rs"]
 mod random;
 mod report;
@@ -30,7 +32,11 @@ struct Drill {
     run: fn(&mut Dose) -> Result<Vec<Row>>,
 }
 
-const DRILLS: &[Drill] = &[];
+const DRILLS: &[Drill] = &[Drill {
+    name: "crash",
+    about: "Runs over random DAGs of which ralph, its agents or both are killed with `kill -9` at random moments; everything is checked after each kill.",
+    run: crash::drill,
+}];
 
 /// How much of it.
 struct Dose {
