@@ -4,6 +4,7 @@
 //! hour; a name runs only what contains it. What is printed is a document, docs/drills.md is the last one.
 #![expect(clippy::unwrap_used, reason = "in a drill, what can't be unwrapped is a finding")]
 
+mod contention;
 mod crash;
 #[path = "../../tests/it/harness.rs"]
 #[expect(dead_code, reason = "the tests use the rest of it")]
@@ -32,11 +33,20 @@ struct Drill {
     run: fn(&mut Dose) -> Result<Vec<Row>>,
 }
 
-const DRILLS: &[Drill] = &[Drill {
-    name: "crash",
-    about: "Runs over random DAGs of which ralph, its agents or both are killed with `kill -9` at random moments; everything is checked after each kill.",
-    run: crash::drill,
-}];
+const DRILLS: &[Drill] = &[
+    Drill {
+        name: "crash",
+        about: "Runs over random DAGs of which ralph, its agents or both are killed with `kill -9` at \
+                random moments; everything is checked after each kill.",
+        run: crash::drill,
+    },
+    Drill {
+        name: "contention",
+        about: "16 processes add, join, claim, finish and reset at random in one database, as runs \
+                and the people around them do.",
+        run: contention::drill,
+    },
+];
 
 /// How much of it.
 struct Dose {

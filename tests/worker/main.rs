@@ -4,6 +4,11 @@
 //!     ralph-worker work DB         claims and finishes until nothing is left; prints each task
 //!     ralph-worker hold DB         claims one task, prints it and waits for the end of stdin
 //!     ralph-worker churn DB SEED   changes things at random until it is killed
+//!     ralph-worker mix DB SEED GO COUNT
+//!                                  waits for the file GO, then works and adds COUNT tasks at random
+//!     ralph-worker listen          prints the number of each signal that it gets
+
+mod mix;
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -22,7 +27,13 @@ fn main() -> Result<()> {
         ["work", database] => work(&mut Worker::start(database)?),
         ["hold", database] => hold(&mut Worker::start(database)?),
         ["churn", database, seed] => Churn::start(database, seed.parse()?)?.run(),
-        _ => bail!("usage: ralph-worker claim|work|hold DB, or churn DB SEED"),
+        ["mix", database, seed, go, count] => {
+            mix::Mix::start(database, seed.parse()?)?.run(Path::new(go), count.parse()?)
+        }
+        ["listen"] => listen(),
+        _ => bail!(
+            "usage: ralph-worker claim|work|hold DB, churn DB SEED, mix DB SEED GO COUNT, listen"
+        ),
     }
 }
 
@@ -106,6 +117,17 @@ fn hold(worker: &mut Worker) -> Result<()> {
     print(&claim.task)?;
     io::stdin().read_to_end(&mut Vec::new())?;
     worker.finish(claim, Outcome::Interrupted)
+}
+
+/// Says that it listens, and then every signal that can be heard.
+fn listen() -> Result<()> {
+    let all = (1..32).filter(|signal| !signal_hook::consts::FORBIDDEN.contains(signal));
+    let mut signals = signal_hook::iterator::Signals::new(all)?;
+    print(&"listening")?;
+    for signal in &mut signals {
+        print(&signal)?;
+    }
+    Ok(())
 }
 
 fn print(text: &dyn std::fmt::Display) -> Result<()> {
