@@ -121,12 +121,12 @@ fn commented_example() -> String {
 }
 
 fn write_new(path: &Path, text: &str) -> Result<Made> {
-    let result = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(path)
-        .and_then(|mut file| file.write_all(text.as_bytes()));
-    match result {
+    let file = fs::OpenOptions::new().write(true).create_new(true).open(path);
+    // Half of it would be taken for all of it the next time.
+    let written = file.and_then(|mut file| {
+        file.write_all(text.as_bytes()).inspect_err(|_| drop(fs::remove_file(path)))
+    });
+    match written {
         Ok(()) => Ok(Made::New),
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(Made::Kept),
         Err(error) => Err(error).with_context(|| format!("can't write `{}`", path.display())),
@@ -161,12 +161,15 @@ fn add_lines(path: &Path, lines: &[&'static str]) -> Result<Made> {
         addition.push_str(line);
         addition.push('\n');
     }
-    // Appending can't damage what is there, whatever happens half-way.
+    // Appending can't damage what is there, and half a line is taken off again.
+    let length = text.len() as u64;
     fs::OpenOptions::new()
         .append(true)
         .create(true)
         .open(path)
-        .and_then(|mut file| file.write_all(addition.as_bytes()))
+        .and_then(|mut file| {
+            file.write_all(addition.as_bytes()).inspect_err(|_| drop(file.set_len(length)))
+        })
         .with_context(|| format!("can't write `{}`", path.display()))?;
     Ok(Made::New)
 }

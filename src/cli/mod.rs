@@ -8,12 +8,14 @@ mod notify;
 mod running;
 mod session;
 mod setup;
+mod stdout;
 
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use anyhow::Result;
 use clap::{CommandFactory, Parser};
 
 pub use exit::Exit;
@@ -27,6 +29,7 @@ use crate::store;
 use crate::ui::text::printable_lines;
 use args::Cli;
 use setup::{Refused, Setup};
+use stdout::{Printed, explained};
 
 /// Runs the program.
 pub fn main() -> ExitCode {
@@ -56,21 +59,24 @@ pub fn main_with(clock: fn() -> Clock) -> ExitCode {
             let _ = io::stderr().write_all(printable_lines(&text).as_bytes());
             return Exit::Usage.into();
         }
-        Err(error) => {
-            // Nobody is left to be told that this could not be printed.
-            let _ = error.print();
-            return Exit::Done.into();
+        Err(help) => {
+            let printed = help.print().map_err(|error| explained(&error).into());
+            return exit(printed.map(|()| Exit::Done), &Setup::new(None, None, clock));
         }
     };
     let setup = Setup::new(arguments.config, arguments.agent, clock);
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(Printed(io::stdout().lock()));
     let result = commands::run(arguments.command, &setup, &mut out)
         .and_then(|exit| Ok(out.flush().map(|()| exit)?));
+    exit(result, &setup)
+}
+
+fn exit(result: Result<Exit>, setup: &Setup) -> ExitCode {
     match result {
         Ok(exit) => exit.into(),
         // The reader had enough, as `head` has: that is no failure.
         Err(error) if is_broken_pipe(&error) => Exit::Done.into(),
-        Err(error) => report(&error, &setup).into(),
+        Err(error) => report(&error, setup).into(),
     }
 }
 

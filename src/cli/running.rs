@@ -12,6 +12,7 @@ use super::keyboard::Keyboard;
 use super::notify::{Notifier, Notifying};
 use super::session::absolute;
 use super::setup::Setup;
+use super::stdout::Printed;
 use crate::agent::sandbox::{Cage, Here, choose};
 use crate::agent::{self, Mailbox};
 use crate::engine::{
@@ -168,7 +169,7 @@ fn is_watched(args: &ShowArgs) -> bool {
 }
 
 fn view(args: &ShowArgs, setup: &Setup, root: &Path) -> Box<dyn View> {
-    let out = io::stdout();
+    let out = Printed(io::stdout());
     match args.format {
         RunFormat::Text => {
             let terminal = setup.terminal();

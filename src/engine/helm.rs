@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
+use super::RunEnd;
 use super::clock::Clock;
 use super::command;
 use super::plan::{AgentPlan, Places, TerminalPlan};
@@ -80,6 +81,16 @@ impl<'a> Helm<'a> {
 
     pub(super) fn is_unheard(&self) -> bool {
         self.broken.is_some()
+    }
+
+    /// How the run ends that would otherwise end like this. A reader who had enough is no failure; that
+    /// nothing can be written is one.
+    pub(super) fn heard(&mut self, end: RunEnd) -> Result<RunEnd> {
+        match self.broken.take() {
+            None => Ok(end),
+            Some(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(RunEnd::Unheard),
+            Some(error) => Err(error.into()),
+        }
     }
 
     fn note(&mut self, shown: io::Result<()>) {

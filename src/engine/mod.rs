@@ -345,8 +345,7 @@ impl<'a> Engine<'a> {
         for feature in std::mem::take(&mut self.features) {
             self.store.refresh_feature(feature, false, now)?;
         }
-        let end = end?;
-        let end = if self.helm.is_unheard() { RunEnd::Unheard } else { end };
+        let end = self.helm.heard(end?)?;
         let progress = self.progress()?;
         Ok(Finished {
             end,

@@ -121,7 +121,7 @@ pub fn run_loop(
         totals: Totals::default(),
     };
     let end = plain.go()?;
-    Ok(plain.finish(end))
+    plain.finish(end)
 }
 
 struct Plain<'a> {
@@ -396,11 +396,10 @@ impl Plain<'_> {
         }));
     }
 
-    fn finish(self, end: RunEnd) -> Finished {
+    fn finish(mut self, end: RunEnd) -> Result<Finished> {
         let checklist = self.checklist();
-        let end = if self.helm.is_unheard() { RunEnd::Unheard } else { end };
-        Finished {
-            end,
+        Ok(Finished {
+            end: self.helm.heard(end)?,
             run: self.helm.run,
             iterations: self.helm.used.iterations,
             cost_usd: self.helm.used.cost,
@@ -413,7 +412,7 @@ impl Plain<'_> {
             },
             duration: self.helm.clock.elapsed(),
             totals: self.totals,
-        }
+        })
     }
 }
 

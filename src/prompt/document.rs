@@ -22,8 +22,12 @@ pub fn read(path: &Path, limit: usize) -> String {
 
 /// Whether there is something to read in a file.
 pub fn has_text(path: &Path) -> bool {
-    // More than a screen of blanks before the first word is no document.
-    read_start(path, 4_096).is_ok_and(|(bytes, _)| !decode(&bytes).trim().is_empty())
+    match read_start(path, 4_096) {
+        // More than a screen of blanks before the first word is no document.
+        Ok((bytes, _)) => !decode(&bytes).trim().is_empty(),
+        // That it can't be read is told where it is needed.
+        Err(_) => fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() > 0),
+    }
 }
 
 /// Wraps a text so that its end can't be mistaken, whatever it contains.

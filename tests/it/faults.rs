@@ -10,7 +10,8 @@ use rusqlite::Connection;
 use serde_json::json;
 
 use crate::harness::{
-    DEADLINE, Output, Project, RALPH, assert_civil, assert_no_process_left, check_rules, wait_until,
+    DEADLINE, FAKE_CLAUDE, Output, Project, RALPH, assert_civil, assert_no_process_left,
+    check_rules, wait_until,
 };
 
 /// A user for whom permissions count, as they do not for root.
@@ -240,6 +241,42 @@ fn a_file_size_limit_is_told_so_and_nothing_is_damaged() {
 }
 
 #[test]
+fn an_init_that_is_cut_short_leaves_nothing_half_written() {
+    let project = Project::bare();
+    let limited = || {
+        let mut command = project.command("sh");
+        command.args(["-c", r#"ulimit -f 1; exec "$0" init"#, RALPH]);
+        project.masked(&project.run(command, None).fails(1))
+    };
+    insta::assert_snapshot!(limited(), @"error: can't write `[ROOT]/.ralph.toml`: File too large (os error 27)");
+    assert!(!project.root().join(".ralph.toml").exists());
+    project.write(".ralph.toml", "");
+    let ignored = "x\n".repeat(250);
+    project.write(".gitignore", &ignored);
+    insta::assert_snapshot!(limited(), @"error: can't write `[ROOT]/.gitignore`: File too large (os error 27)");
+    assert_eq!(fs::read_to_string(project.root().join(".gitignore")).unwrap(), ignored);
+    project.ralph(["init"]).ok();
+    check_rules_of_a_project_without_database(&project);
+}
+
+fn check_rules_of_a_project_without_database(project: &Project) {
+    let doctor = project.ralph(["doctor"]).ok();
+    assert!(doctor.contains("none yet") && !doctor.contains(".gitignore"), "{doctor}");
+}
+
+#[test]
+fn a_spec_that_cannot_be_read_is_written_all_the_same() {
+    let project = Project::new();
+    project.write_feature("login", "# Spec", "");
+    project.feature("login");
+    let user = Unprivileged::new(project);
+    let spec = user.project.root().join(".ralph/features/login/spec.md");
+    fs::set_permissions(spec, Permissions::from_mode(0)).unwrap();
+    let features = user.ralph(&["feature", "list", "--json"]).json();
+    assert_eq!((&features[0]["has_spec"], &features[0]["has_plan"]), (&true.into(), &false.into()));
+}
+
+#[test]
 fn output_that_cannot_be_written_is_told_so() {
     let project = Project::new();
     project.add_lines("{\"title\": \"x\"}\n".repeat(100));
@@ -248,9 +285,37 @@ fn output_that_cannot_be_written_is_told_so() {
         {
             let mut command = project.command("sh");
             command.args(["-c", device, RALPH]).args(arguments);
-            project.run(command, None).fails(1);
+            let said = project.run(command, None).fails(1);
+            // A file-size limit is about the files beside the database, too.
+            let about_printing = said.starts_with("error: can't print: ");
+            assert!(about_printing || device.contains("ulimit"), "{said}");
         }
     }
+    let mut help = project.command("sh");
+    help.args(["-c", r#"exec "$0" --help >/dev/full"#, RALPH]);
+    insta::assert_snapshot!(project.run(help, None).fails(1), @"error: can't print: No space left on device (os error 28)");
+    check_rules(&project);
+}
+
+#[test]
+fn a_run_that_cannot_print_does_not_pass_for_one_that_is_done() {
+    let project = Project::new();
+    let task = project.add(["Not done by this"]);
+    for arguments in [
+        &["run", "--headless", "--no-verify"][..],
+        &["run", "--headless", "--no-verify", "--format", "jsonl"],
+        &["loop", "1", "--afk", "-p", "hello"],
+    ] {
+        let mut shell = project.command("sh");
+        shell.args(["-c", r#"exec "$0" "$@" >/dev/full"#, RALPH]).args(arguments);
+        shell.env("RALPH_COMMAND", FAKE_CLAUDE).env("FAKE_CLAUDE", "done");
+        shell.env("RALPH_SANDBOX_BACKEND", "none");
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(project.run(shell, None).fails(1), @"error: can't print: No space left on device (os error 28)");
+        }
+        assert_eq!(project.show(&task)["status"], "pending");
+    }
+    assert_no_process_left(&project);
     check_rules(&project);
 }
 
