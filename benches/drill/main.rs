@@ -4,8 +4,10 @@
 //! hour; a name runs only what contains it. What is printed is a document, docs/drills.md is the last one.
 #![expect(clippy::unwrap_used, reason = "in a drill, what can't be unwrapped is a finding")]
 
+mod calls;
 mod contention;
 mod crash;
+mod crew;
 #[path = "../../tests/it/harness.rs"]
 #[expect(dead_code, reason = "the tests use the rest of it")]
 mod harness;
@@ -13,6 +15,9 @@ mod processes;
 #[path = "../../tests/it/random.rs"]
 mod random;
 mod report;
+#[path = "../../tests/it/shim.rs"]
+mod shim;
+mod syscalls;
 
 use std::any::Any;
 use std::io::Write;
@@ -45,6 +50,11 @@ const DRILLS: &[Drill] = &[
         about: "16 processes add, join, claim, finish and reset at random in one database, as runs \
                 and the people around them do.",
         run: contention::drill,
+    },
+    Drill {
+        name: "syscalls",
+        about: "Each call of the system that a command makes fails, one after the other.",
+        run: syscalls::run,
     },
 ];
 

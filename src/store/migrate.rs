@@ -32,8 +32,13 @@ pub(super) fn up(connection: &mut Connection, path: &Path) -> Result<()> {
         transaction.execute_batch(migration)?;
     }
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-    transaction.pragma_update(None, "user_version", MIGRATIONS.len() as i64)?;
+    write_version(&transaction)?;
     Ok(transaction.commit()?)
+}
+
+/// Writes down that this is the current schema.
+pub(super) fn write_version(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "user_version", MIGRATIONS.len() as i64)
 }
 
 /// Switches to WAL. Others may be looking at the file just now, and for this SQLite does not ask the

@@ -111,7 +111,10 @@ impl Store {
         // Under the lock, so that of many writers only the one that crosses a limit sees it crossed.
         let wal_before = size(&self.wal);
         let value = change(&transaction)?;
-        transaction.commit()?;
+        if let Err(error) = transaction.commit() {
+            self.unwrite();
+            return Err(error.into());
+        }
         self.writes += 1;
         let limit = if self.writes < MANY_WRITES { WAL_LIMIT } else { LONG_WAL_LIMIT };
         if size(&self.wal) / limit > wal_before / limit {
@@ -129,6 +132,22 @@ impl Store {
         let result = self.write(change);
         self.connection.execute_batch("pragma synchronous = normal")?;
         result
+    }
+
+    /// Takes back a change that could not be committed. If it could only not be synced, then it stands
+    /// in the WAL like any other, and whoever reads that next would find it: so something that changes
+    /// nothing is written over it.
+    fn unwrite(&mut self) {
+        let connection = &mut self.connection;
+        let _ = connection.execute_batch("pragma synchronous = off");
+        // Where not even this works, all of the change will be found, or nothing of it.
+        let _ = connection.transaction_with_behavior(TransactionBehavior::Immediate).and_then(
+            |transaction| {
+                migrate::write_version(&transaction)?;
+                transaction.commit()
+            },
+        );
+        let _ = connection.execute_batch("pragma synchronous = normal");
     }
 
     /// Runs `look` on one unchanging state of the database.

@@ -13,6 +13,7 @@ use crate::harness::{
     DEADLINE, FAKE_CLAUDE, Output, Project, RALPH, assert_civil, assert_no_process_left,
     check_rules, wait_until,
 };
+use crate::shim::{Failure, Shim};
 
 /// A user for whom permissions count, as they do not for root.
 const NOBODY: u32 = 65_534;
@@ -317,6 +318,38 @@ fn a_run_that_cannot_print_does_not_pass_for_one_that_is_done() {
     }
     assert_no_process_left(&project);
     check_rules(&project);
+}
+
+#[test]
+fn what_could_not_be_brought_to_the_disk_did_not_happen() {
+    let project = Project::new();
+    let Some(shim) = Shim::compile(project.base()).unwrap() else {
+        eprintln!("SKIPPED: there is no C compiler here");
+        return;
+    };
+    project.write_feature("login", "# Spec", "");
+    project.feature("login");
+    project.add(["Inside", "--feature", "login"]);
+    let (export, spec) = (project.export(), project.root().join(".ralph/features/login/spec.md"));
+    let mut failed = 0;
+    loop {
+        let mut command = project.ralph_command(["feature", "delete", "login", "--yes"]);
+        shim.fail(&mut command, Failure { kind: "sync", at: failed + 1, errno: 5, ever: true });
+        let output = project.run(command, None);
+        if output.status.success() {
+            break;
+        }
+        failed += 1;
+        insta::allow_duplicates! { insta::assert_snapshot!(project.masked(&output.fails(1)), @r"
+        error: reading or writing `[ROOT]/.ralph/progress.db` failed
+        hint: check the disk, its free space and the file-size limit (`ulimit -f`)
+        ") }
+        assert_eq!(project.export(), export);
+        assert!(spec.exists());
+        check_rules(&project);
+    }
+    assert!(failed > 0, "nothing is synced");
+    assert!(!spec.exists() && !project.export().contains("login"));
 }
 
 #[test]
