@@ -12,6 +12,17 @@ pub struct Holder {
     pub started: u64,
 }
 
+/// What is known of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Life {
+    /// It is there.
+    Alive,
+    /// It is not there any more.
+    Gone,
+    /// It is of another host, and may be anything.
+    Unknown,
+}
+
 impl Holder {
     /// The process that calls this.
     pub fn current() -> Holder {
@@ -19,9 +30,20 @@ impl Holder {
         Holder { host: host(), pid, started: started(pid).unwrap_or(0) }
     }
 
-    /// Whether the process is known to be gone. A process of another host may be anything.
+    /// Whether the process is there.
+    pub fn life(&self) -> Life {
+        if self.host != host() {
+            Life::Unknown
+        } else if started(self.pid) == Some(self.started) {
+            Life::Alive
+        } else {
+            Life::Gone
+        }
+    }
+
+    /// Whether the process is known to be gone.
     pub fn is_gone(&self) -> bool {
-        self.host == host() && started(self.pid) != Some(self.started)
+        self.life() == Life::Gone
     }
 }
 
@@ -77,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_process_is_there_while_it_lives_and_gone_once_it_is_dead() {
-        assert!(!Holder::current().is_gone());
+        assert_eq!(Holder::current().life(), Life::Alive);
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let holder =
             Holder { pid: child.id(), started: started(child.id()).unwrap(), ..Holder::current() };
@@ -97,7 +119,7 @@ mod tests {
     #[test]
     fn a_process_elsewhere_may_be_anything() {
         let elsewhere = Holder { host: "another machine".into(), pid: 1, started: 0 };
-        assert!(!elsewhere.is_gone());
+        assert_eq!(elsewhere.life(), Life::Unknown);
     }
 
     #[test]

@@ -8,9 +8,11 @@ mod calls;
 mod contention;
 mod crash;
 mod crew;
+mod faults;
 #[path = "../../tests/it/harness.rs"]
 #[expect(dead_code, reason = "the tests use the rest of it")]
 mod harness;
+mod pipes;
 mod processes;
 #[path = "../../tests/it/random.rs"]
 mod random;
@@ -52,9 +54,19 @@ const DRILLS: &[Drill] = &[
         run: contention::drill,
     },
     Drill {
+        name: "faults",
+        about: "Every command while something is wrong with the machine, and again when it is not.",
+        run: faults::run,
+    },
+    Drill {
         name: "syscalls",
         about: "Each call of the system that a command makes fails, one after the other.",
         run: syscalls::run,
+    },
+    Drill {
+        name: "pipes",
+        about: "Whoever reads what a command prints goes away, or there never was anybody.",
+        run: pipes::run,
     },
 ];
 

@@ -10,6 +10,9 @@ use crate::report::Row;
 use crate::shim::{Failure, KINDS, Shim};
 
 const ERRORS: &[(&str, i32)] = &[("ENOSPC", 28), ("EIO", 5), ("EACCES", 13)];
+/// Of how many failures the short form tries one.
+const SPARSE: usize = 31;
+const SPARSE_READS: usize = 199;
 /// How many calls of a kind are let fail at the most.
 const MOST: usize = 200;
 
@@ -24,21 +27,12 @@ pub(crate) fn run(dose: &mut Dose) -> Result<Vec<Row>> {
         tally.add(theirs);
         unreached += missed;
     }
-    let mut rows =
-        vec![Row::told("errors", format!("{} × {}", KINDS.join(", "), ERRORS.map_names()))];
+    let names: Vec<&str> = ERRORS.iter().map(|it| it.0).collect();
+    let what = format!("{} with {}", KINDS.join(", "), names.join(", "));
+    let mut rows = vec![Row::told("what fails", what)];
     rows.extend(tally.rows());
-    rows.push(Row::told("calls of the system that were not reached a second time", unreached));
+    rows.push(Row::told("calls that ended before it came to that", unreached));
     Ok(rows)
-}
-
-trait MapNames {
-    fn map_names(&self) -> String;
-}
-
-impl MapNames for [(&str, i32)] {
-    fn map_names(&self) -> String {
-        self.iter().map(|it| it.0).collect::<Vec<_>>().join(", ")
-    }
 }
 
 /// Somebody with a project of their own who lets calls fail in it.
@@ -82,9 +76,8 @@ impl Saboteur {
                 for (error, (name, errno)) in ERRORS.iter().enumerate() {
                     for ever in [false, true] {
                         turn += 1;
-                        // In the short form each is tried in one of its ways, and few reads at all.
-                        let sparse = if kind == "read" { 97 } else { 13 };
-                        if self.short && turn % sparse != 0 {
+                        let sparse = if kind == "read" { SPARSE_READS } else { SPARSE };
+                        if self.short && !turn.is_multiple_of(sparse) {
                             continue;
                         }
                         // A device that can't be read has its own error.
@@ -117,9 +110,9 @@ impl Saboteur {
         let name =
             format!("{name} at {} {}{ever}, file {:?}", failure.kind, failure.at, report.failed);
         let fault = Fault {
-            name: &name,
             hides_stdout: report.failed == Some(1),
             hides_stderr: report.failed == Some(2),
+            ..Fault::new(&name)
         };
         self.world.judge(call, expected, &fault, outcome, &mut self.tally);
         Ok(())

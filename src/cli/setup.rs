@@ -174,7 +174,7 @@ impl Setup {
 
 /// Takes back what dead processes have claimed, and ends what is left of them.
 pub(super) fn take_back(store: &mut Store) -> Result<Vec<TakenBack>> {
-    let taken = store.take_back(Holder::is_gone, Timestamp::now())?;
+    let taken = store.take_back(Holder::life, Timestamp::now())?;
     // A run that is only silent may be anywhere, or this be a copy of its database: its agents are
     // not ours to end.
     for claim in taken.iter().filter(|claim| claim.gone) {

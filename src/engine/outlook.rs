@@ -113,7 +113,7 @@ fn behind(snapshot: &Snapshot, left: &[usize]) -> Vec<TaskId> {
 
 /// Takes back what runs have claimed that are gone, and ends what is left of them.
 pub(super) fn take_back(store: &mut Store, now: Timestamp) -> Result<()> {
-    for claim in store.take_back(Holder::is_gone, now)?.iter().filter(|claim| claim.gone) {
+    for claim in store.take_back(Holder::life, now)?.iter().filter(|claim| claim.gone) {
         agent::end_marked(agent::ATTEMPT_VARIABLE, &claim.attempt.to_string());
     }
     Ok(())

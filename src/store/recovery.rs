@@ -10,10 +10,10 @@ use super::attempts::close_attempt;
 use super::log::log;
 use super::rows::Place;
 use crate::dag::{AttemptId, LogEvent, Outcome, TaskId};
-use crate::process::Holder;
+use crate::process::{Holder, Life};
 use crate::time::Timestamp;
 
-/// How long a run may be silent before its claims are taken back.
+/// How long a run on another host may be silent before its claims are taken back.
 pub const LEASE: Duration = Duration::from_secs(120);
 
 /// A claim that was taken back from a run that is gone.
@@ -31,21 +31,26 @@ impl Store {
     /// Takes back the claims of runs that are gone, and returns them.
     pub fn take_back(
         &mut self,
-        is_gone: impl Fn(&Holder) -> bool,
+        life: impl Fn(&Holder) -> Life,
         now: Timestamp,
     ) -> Result<Vec<TakenBack>> {
         if !self.has_claims()? {
             return Ok(Vec::new());
         }
-        let is_gone = |claim: &OpenClaim| claim.holder().is_none_or(|holder| is_gone(&holder));
-        let is_lost = |claim: &&OpenClaim| claim.is_expired(now) || is_gone(claim);
+        let life = |claim: &OpenClaim| claim.holder().map_or(Life::Gone, |holder| life(&holder));
+        let is_lost = |claim: &&OpenClaim| match life(claim) {
+            Life::Gone => true,
+            // However long it was silent: the machine has slept, or its clock was set.
+            Life::Alive => false,
+            Life::Unknown => claim.is_expired(now),
+        };
         if !self.read(open_claims)?.iter().any(|claim| is_lost(&claim)) {
             return Ok(Vec::new());
         }
         self.write(|tx| {
             let mut taken = Vec::new();
             for claim in open_claims(tx)?.iter().filter(is_lost) {
-                let gone = is_gone(claim);
+                let gone = life(claim) == Life::Gone;
                 let reason = match gone {
                     true => "the process that worked on it is gone",
                     false => "its run has been silent for too long",

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::dag::{Graph, Kind, Outcome, RunId, Snapshot, State, Status, TaskId, Verb};
-use crate::process::Holder;
+use crate::process::{Holder, Life};
 use crate::time::Timestamp;
 
 /// A store in a directory of its own, with a run.
@@ -315,7 +315,7 @@ fn a_claim_that_was_taken_back_changes_nothing_any_more() {
     let mut bench = Bench::new();
     let task = bench.add(titled("task"));
     let late = bench.claim().unwrap();
-    let taken = bench.store.take_back(|_| true, bench.now).unwrap();
+    let taken = bench.store.take_back(|_| Life::Gone, bench.now).unwrap();
     assert_eq!(taken, [TakenBack { task, attempt: late.attempt, gone: true }]);
     let claim = bench.claim().unwrap();
     let error = bench.store.finish(late, &ending(Outcome::Done), bench.now).unwrap_err();
@@ -333,12 +333,14 @@ fn a_silent_run_loses_its_claims_and_one_that_speaks_keeps_them() {
     let mut bench = Bench::new();
     bench.add(titled("task"));
     let _claim = bench.claim().unwrap();
-    let alive = |_: &Holder| false;
+    let unknown = |_: &Holder| Life::Unknown;
     let later = bench.now.plus(LEASE + Duration::from_secs(1));
     bench.store.heartbeat(bench.run, later).unwrap();
-    assert_eq!(bench.store.take_back(alive, later).unwrap(), []);
+    assert_eq!(bench.store.take_back(unknown, later).unwrap(), []);
     let much_later = later.plus(LEASE + Duration::from_secs(1));
-    let taken = bench.store.take_back(alive, much_later).unwrap();
+    let alive = |_: &Holder| Life::Alive;
+    assert_eq!(bench.store.take_back(alive, much_later).unwrap(), [], "the clock was set");
+    let taken = bench.store.take_back(unknown, much_later).unwrap();
     assert_eq!(taken.iter().map(|claim| claim.gone).collect::<Vec<_>>(), [false]);
 }
 

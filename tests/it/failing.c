@@ -5,7 +5,8 @@
  *   FAILING_AT      which call of that kind fails, from 1; 0 for none
  *   FAILING_ERRNO   with which error
  *   FAILING_EVER    whether all after it fail, too, but for stdin, stdout and stderr
- *   FAILING_CLOCK   by how many seconds the clock jumps forth and back, at every third look
+ *   FAILING_CLOCK   by how many seconds the clock jumps forth and back
+ *   FAILING_LOOKS   after how many looks it does so; 0 if it is as wrong from the start, and stays so
  *   FAILING_REPORT  the file that is told how many calls there were of each kind, and which one failed
  */
 #define _GNU_SOURCE
@@ -29,7 +30,7 @@ enum kind { OPEN, ENTRY, WRITE, SYNC, READ, KINDS };
 static const char *const names[KINDS] = {"open", "entry", "write", "sync", "read"};
 
 static int wanted = KINDS, error_number, ever;
-static long at, jump;
+static long at, jump, patience;
 static char report[4096];
 static atomic_long counts[KINDS], looks;
 static atomic_int fired_fd = -2;
@@ -47,9 +48,10 @@ __attribute__((constructor)) static void begin(void) {
     error_number = number("FAILING_ERRNO");
     ever = number("FAILING_EVER");
     jump = number("FAILING_CLOCK");
+    patience = number("FAILING_LOOKS");
     if (path) snprintf(report, sizeof report, "%s", path);
     const char *const ours[] = {"LD_PRELOAD",   "FAILING_KIND",  "FAILING_AT",    "FAILING_ERRNO",
-                                "FAILING_EVER", "FAILING_CLOCK", "FAILING_REPORT"};
+                                "FAILING_EVER", "FAILING_CLOCK", "FAILING_LOOKS", "FAILING_REPORT"};
     for (unsigned each = 0; each < sizeof ours / sizeof *ours; each++) unsetenv(ours[each]);
 }
 
@@ -129,7 +131,7 @@ WRAP(READ, fd, ssize_t, pread64, (int fd, void *to, size_t size, off64_t place),
 /* By how much the clock is wrong at this look. */
 static long wrong(void) {
     static const int turns[] = {0, 1, -1};
-    return jump ? jump * turns[looks++ / 3 % 3] : 0;
+    return patience ? jump * turns[looks++ / patience % 3] : jump;
 }
 
 int clock_gettime(clockid_t which, struct timespec *time) {

@@ -353,6 +353,25 @@ fn what_could_not_be_brought_to_the_disk_did_not_happen() {
 }
 
 #[test]
+fn a_clock_that_jumps_does_not_take_a_task_from_a_run_that_is_alive() {
+    let project = Project::new();
+    let Some(shim) = Shim::compile(project.base()).unwrap() else {
+        eprintln!("SKIPPED: there is no C compiler here");
+        return;
+    };
+    let task = project.add(["Done once"]);
+    // For the agent, and the ralph that it calls, it is an hour later.
+    let mut command =
+        project.ralph_with("run ralph status | done", ["run", "--headless", "--no-verify"]);
+    shim.jump(&mut command, -3_600, 0);
+    let printed = project.run(command, None).ok();
+    assert!(!printed.contains("taken back"), "{printed}");
+    let attempts = project.show(&task)["history"].clone();
+    assert_eq!(attempts.as_array().unwrap().len(), 1, "{attempts}");
+    check_rules(&project);
+}
+
+#[test]
 fn a_writer_waits_while_another_program_has_the_database() {
     let project = Project::new();
     project.add(["First"]);

@@ -75,10 +75,12 @@ impl Shim {
         command.env("LD_PRELOAD", &self.library).env("FAILING_REPORT", &self.report);
     }
 
-    /// Has the command load it, and its clock jump by so many seconds.
-    pub(crate) fn jump(&self, command: &mut Command, seconds: i64) {
+    /// Has the command load it, and its clock jump by so many seconds forth and back after so many
+    /// looks at it; with none, be wrong by so much all the time.
+    pub(crate) fn jump(&self, command: &mut Command, seconds: i64, looks: usize) {
         self.load(command);
         command.env("FAILING_CLOCK", seconds.to_string());
+        command.env("FAILING_LOOKS", looks.to_string());
     }
 
     /// What the last command asked the system for; nothing if it did not come to an end.
