@@ -7,11 +7,14 @@ use rusqlite::Transaction;
 
 use super::Store;
 use super::order::describe;
+use super::problem::RESTORE;
 use super::snapshot::Topology;
 use crate::dag::{Derived, Labels, TaskId};
 
 /// How many differences are told one by one.
 const SHOWN: usize = 10;
+/// How many damaged places are counted.
+const PLACES: usize = 100;
 
 /// Children whose parent is not a group of their feature.
 pub(super) const STRANGE_FAMILIES: &str =
@@ -20,11 +23,38 @@ pub(super) const STRANGE_FAMILIES: &str =
 
 /// Something that is wrong with the database.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding(String);
+pub enum Finding {
+    /// The facts are there, and something else does not agree with them.
+    Contradiction(String),
+    /// Pages of the file, or what is in them, are not what they were.
+    Damage {
+        /// In how many places, up to [`PLACES`].
+        places: usize,
+    },
+}
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        match self {
+            Finding::Contradiction(what) => f.write_str(what),
+            Finding::Damage { places: 1 } => f.write_str("the file is damaged in one place"),
+            Finding::Damage { places: PLACES } => {
+                write!(f, "the file is damaged in {PLACES} places or more")
+            }
+            Finding::Damage { places } => write!(f, "the file is damaged in {places} places"),
+        }
+    }
+}
+
+impl Finding {
+    /// What to do about it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Finding::Contradiction(_) => {
+                "`ralph export | ralph import` derives everything anew; keep a copy of the file"
+            }
+            Finding::Damage { .. } => RESTORE,
+        }
     }
 }
 
@@ -40,22 +70,35 @@ impl Store {
         })?;
         // An export reads every row as what it should be.
         if findings.is_empty() && self.export(&mut std::io::sink()).is_err() {
-            findings.push(Finding("some rows or tables are not what they should be".into()));
+            findings.push(Finding::Contradiction(
+                "some rows or tables are not what they should be".into(),
+            ));
         }
         Ok(findings)
     }
 }
 
 fn check_file(tx: &Transaction<'_>) -> Result<Vec<Finding>> {
-    let mut query = tx.prepare("pragma integrity_check(10)")?;
+    let mut query = tx.prepare(&format!("pragma integrity_check({PLACES})"))?;
     let lines: Vec<String> = query.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
-    let mut findings: Vec<Finding> =
-        lines.into_iter().filter(|line| line != "ok").map(Finding).collect();
+    let lines = lines.iter().filter(|&line| line != "ok");
+    let (rules, places): (Vec<_>, Vec<_>) =
+        lines.partition(|line| line.starts_with("CHECK constraint failed"));
+    let mut findings = Vec::new();
+    if !places.is_empty() {
+        // Which pages and indexes these are means nothing to a person.
+        findings.push(Finding::Damage { places: places.len() });
+    }
+    if !rules.is_empty() {
+        findings.push(Finding::Contradiction("some rows break a rule of their table".into()));
+    }
     if tx.prepare(&format!("select 1 {STRANGE_FAMILIES}"))?.exists([])? {
-        findings.push(Finding("some tasks are inside what is no group of their feature".into()));
+        findings.push(Finding::Contradiction(
+            "some tasks are inside what is no group of their feature".into(),
+        ));
     }
     if tx.prepare("pragma foreign_key_check")?.exists([])? {
-        findings.push(Finding("some rows refer to rows that are not there".into()));
+        findings.push(Finding::Contradiction("some rows refer to rows that are not there".into()));
     }
     Ok(findings)
 }
@@ -66,12 +109,14 @@ fn check_derived(tx: &Transaction<'_>) -> Result<Vec<Finding>> {
         Ok(derived) => derived,
         Err(cycle) => {
             let text = format!("the tasks wait in a loop{}", describe(tx, &topology, &cycle)?);
-            return Ok(vec![Finding(text)]);
+            return Ok(vec![Finding::Contradiction(text)]);
         }
     };
     let mut findings = Vec::new();
     if !topology.labels.agree_with(&topology.graph) {
-        findings.push(Finding("the stored order does not agree with the dependencies".into()));
+        findings.push(Finding::Contradiction(
+            "the stored order does not agree with the dependencies".into(),
+        ));
     }
     let mut wrong = 0;
     each_stored(tx, |task, id, stored| {
@@ -79,13 +124,15 @@ fn check_derived(tx: &Transaction<'_>) -> Result<Vec<Finding>> {
         if stored != right {
             wrong += 1;
             if wrong <= SHOWN {
-                findings.push(Finding(format!("{id}: stored {stored}, but it should be {right}")));
+                findings.push(Finding::Contradiction(format!(
+                    "{id}: stored {stored}, but it should be {right}"
+                )));
             }
         }
         Ok(())
     })?;
     if wrong > SHOWN {
-        findings.push(Finding(format!("… and {} more like that", wrong - SHOWN)));
+        findings.push(Finding::Contradiction(format!("… and {} more like that", wrong - SHOWN)));
     }
     Ok(findings)
 }

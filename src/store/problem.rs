@@ -5,6 +5,10 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::ErrorCode;
 
+/// What to do with a database whose file is not what it was.
+pub(super) const RESTORE: &str =
+    "restore it from a backup or move it away, then `ralph import` an export";
+
 /// A database that this program must leave alone.
 #[derive(Debug)]
 pub enum Problem {
@@ -69,14 +73,8 @@ pub fn explain(error: &anyhow::Error, path: &Path) -> Option<(String, &'static s
             format!("can't open `{path}`"),
             "the file and its directory must be readable and writable",
         ),
-        Some(ErrorCode::NotADatabase) => (
-            format!("`{path}` is not a database"),
-            "restore it from a backup or move it away, then `ralph import` an export",
-        ),
-        Some(ErrorCode::DatabaseCorrupt) => (
-            format!("`{path}` is damaged"),
-            "restore it from a backup or move it away, then `ralph import` an export",
-        ),
+        Some(ErrorCode::NotADatabase) => (format!("`{path}` is not a database"), RESTORE),
+        Some(ErrorCode::DatabaseCorrupt) => (format!("`{path}` is damaged"), RESTORE),
         Some(
             ErrorCode::DatabaseBusy
             | ErrorCode::DatabaseLocked

@@ -601,8 +601,26 @@ fn a_damaged_page_is_told_or_does_not_matter() {
         assert_civil(&doctor.stdout());
         survives(&project, &format!("page {page}"));
     }
+    // The page of an index: what SQLite calls it is nothing for people.
+    let mut damaged = bytes.clone();
+    let index = damaged.windows(8).rposition(|window| window.starts_with(b"t-")).unwrap();
+    damaged[index + 2] ^= 1;
+    replace(&project, &damaged);
+    let doctor = project.ralph(["doctor", "--json"]);
+    insta::assert_snapshot!(database_check(&doctor), @r#""the file is damaged in one place" ("restore it from a backup or move it away, then `ralph import` an export")"#);
     replace(&project, &bytes);
     check_rules(&project);
+}
+
+/// What doctor says of the database.
+fn database_check(doctor: &Output) -> String {
+    assert_civil(&doctor.stdout());
+    let checks: serde_json::Value = serde_json::from_str(&doctor.stdout()).unwrap();
+    let about = checks.as_array().unwrap().iter().filter(|check| check["name"] == "database");
+    about
+        .map(|check| format!("{} ({})", check["detail"], check["hint"]))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 #[test]

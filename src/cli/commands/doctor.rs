@@ -130,8 +130,8 @@ fn inspect(path: &Path) -> Result<Vec<Check>> {
         checks.push(Check::ok("database", "sound, and all that is derived agrees with the facts"));
     }
     for finding in findings {
-        let hint = "`ralph export | ralph import` derives everything anew; keep a copy of the file";
-        checks.push(Check::error("database", finding.to_string(), Some(hint.to_owned())));
+        let hint = finding.hint().to_owned();
+        checks.push(Check::error("database", finding.to_string(), Some(hint)));
     }
     let taken = take_back(&mut store)?;
     if !taken.is_empty() {
