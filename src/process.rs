@@ -15,29 +15,37 @@ pub struct Holder {
 /// What is known of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Life {
-    /// It is there.
+    /// It is there and does its work.
     Alive,
     /// It is not there any more.
     Gone,
-    /// It is of another host, and may be anything.
+    /// It is of another host and may be anything; or it was stopped, and may go on or not.
     Unknown,
+}
+
+/// A process that is there.
+struct Seen {
+    started: u64,
+    is_stopped: bool,
 }
 
 impl Holder {
     /// The process that calls this.
     pub fn current() -> Holder {
         let pid = std::process::id();
-        Holder { host: host(), pid, started: started(pid).unwrap_or(0) }
+        Holder { host: host(), pid, started: look(pid).map_or(0, |it| it.started) }
     }
 
     /// Whether the process is there.
     pub fn life(&self) -> Life {
         if self.host != host() {
-            Life::Unknown
-        } else if started(self.pid) == Some(self.started) {
-            Life::Alive
-        } else {
-            Life::Gone
+            return Life::Unknown;
+        }
+        match look(self.pid) {
+            Some(seen) if seen.started != self.started => Life::Gone,
+            Some(Seen { is_stopped: true, .. }) => Life::Unknown,
+            Some(_) => Life::Alive,
+            None => Life::Gone,
         }
     }
 
@@ -54,10 +62,10 @@ fn host() -> String {
     format!("{} {}", boot.trim(), namespace.display())
 }
 
-/// When a living process began, in clock ticks since boot.
+/// Looks at a living process; it began so many clock ticks after boot.
 #[cfg(target_os = "linux")]
-fn started(pid: u32) -> Option<u64> {
-    start_in_stat(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+fn look(pid: u32) -> Option<Seen> {
+    seen_in_stat(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -65,16 +73,17 @@ fn host() -> String {
     output_of("sysctl", &["-n", "kern.boottime"]).unwrap_or_default()
 }
 
-/// When a living process began, as a number made of the text `ps` has for it.
+/// Looks at a living process; its beginning is a number made of the text `ps` has for it.
 #[cfg(not(target_os = "linux"))]
-fn started(pid: u32) -> Option<u64> {
+fn look(pid: u32) -> Option<Seen> {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let text = output_of("ps", &["-o", "lstart=,state=", "-p", &pid.to_string()])?;
     let (start, state) = text.rsplit_once(' ')?;
     let mut hasher = DefaultHasher::new();
     start.trim().hash(&mut hasher);
     // SQLite has signed integers.
-    (!state.starts_with('Z')).then_some(hasher.finish() >> 1)
+    let started = hasher.finish() >> 1;
+    (!state.starts_with('Z')).then_some(Seen { started, is_stopped: state.starts_with('T') })
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -84,13 +93,15 @@ fn output_of(program: &str, arguments: &[&str]) -> Option<String> {
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// The start time in a line of `/proc/PID/stat`; none for a process that is dead already.
+/// The process in a line of `/proc/PID/stat`; none if it is dead already.
 #[cfg(any(target_os = "linux", test))]
-fn start_in_stat(stat: &str) -> Option<u64> {
+fn seen_in_stat(stat: &str) -> Option<Seen> {
     // The name in parentheses may hold anything, blanks and parentheses included.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     let state = fields.next()?;
-    (!matches!(state, "Z" | "X")).then(|| fields.nth(18)?.parse().ok())?
+    let started = fields.nth(18)?.parse().ok()?;
+    let is_stopped = matches!(state, "T" | "t");
+    (!matches!(state, "Z" | "X")).then_some(Seen { started, is_stopped })
 }
 
 #[cfg(test)]
@@ -101,9 +112,18 @@ mod tests {
     fn a_process_is_there_while_it_lives_and_gone_once_it_is_dead() {
         assert_eq!(Holder::current().life(), Life::Alive);
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let holder =
-            Holder { pid: child.id(), started: started(child.id()).unwrap(), ..Holder::current() };
-        assert!(!holder.is_gone());
+        let holder = Holder {
+            pid: child.id(),
+            started: look(child.id()).unwrap().started,
+            ..Holder::current()
+        };
+        assert_eq!(holder.life(), Life::Alive);
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+        while holder.life() == Life::Alive {
+            std::thread::yield_now();
+        }
+        assert_eq!(holder.life(), Life::Unknown, "stopped");
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(holder.is_gone());
@@ -125,8 +145,9 @@ mod tests {
     #[test]
     fn the_start_time_is_found_behind_any_name() {
         let tail = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4242 20";
-        assert_eq!(start_in_stat(&format!("77 (a b) c) {tail}")), Some(4242));
-        assert_eq!(start_in_stat(&format!("77 (x) {}", tail.replace('S', "Z"))), None);
-        assert_eq!(start_in_stat("nonsense"), None);
+        let started = |stat: &str| seen_in_stat(stat).map(|it| it.started);
+        assert_eq!(started(&format!("77 (a b) c) {tail}")), Some(4242));
+        assert_eq!(started(&format!("77 (x) {}", tail.replace('S', "Z"))), None);
+        assert_eq!(started("nonsense"), None);
     }
 }

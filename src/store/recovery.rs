@@ -13,7 +13,7 @@ use crate::dag::{AttemptId, LogEvent, Outcome, TaskId};
 use crate::process::{Holder, Life};
 use crate::time::Timestamp;
 
-/// How long a run on another host may be silent before its claims are taken back.
+/// How long a run that is stopped, or on another host, may be silent before its claims are taken back.
 pub const LEASE: Duration = Duration::from_secs(120);
 
 /// A claim that was taken back from a run that is gone.
