@@ -41,6 +41,7 @@ use stage::Stage;
 /// The beginnings of commands that are not run here, and why not.
 const NOT_RUN: &[(&str, &str)] = &[
     ("cargo install", "it compiles everything once more, for minutes"),
+    ("cargo uninstall", "nothing of that kind is installed"),
     ("cargo run", "the same; the demo has tests of its own"),
     ("cargo test", "this is it"),
     ("cargo bench", "it takes minutes; CI does it"),
@@ -74,11 +75,23 @@ fn play(name: &str, text: &str) -> Result<(), String> {
     let (mut stage, mut names) = (Stage::new(), Names::default());
     for (at, step) in steps.iter().enumerate() {
         let next = steps.get(at + 1);
+        let _place = Place(format!("{name}:{}", step.line));
         take(step, next, &mut stage, &mut names)
             .map_err(|why| format!("{name}:{}: {why}", step.line))?;
     }
     stage.close();
     Ok(())
+}
+
+/// Says where a document was played when something panics.
+struct Place(String);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let _ = writeln!(std::io::stderr(), "{}: it panicked here", self.0);
+        }
+    }
 }
 
 fn take(
@@ -210,7 +223,7 @@ fn mentions(text: &str) -> Vec<(usize, Vec<String>)> {
     let mut mentions = Vec::new();
     let mut is_block = false;
     for (at, line) in text.lines().enumerate() {
-        is_block ^= line.starts_with("```");
+        is_block ^= line.trim_start().starts_with("```");
         if is_block {
             continue;
         }

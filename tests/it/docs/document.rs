@@ -56,7 +56,13 @@ pub(super) fn steps(text: &str) -> Result<Vec<Step>, Unclear> {
         if let Some(directive) = directive(lines[at]) {
             let what = match directive.split_once(' ').unwrap_or((directive, "")) {
                 ("new", "project") => Some(What::NewProject),
-                ("first", command) => Some(What::Run { command: command.to_owned(), shown: None }),
+                ("first", command) => {
+                    if !scripts.is_empty() {
+                        let what = What::Agent(scripts.clone());
+                        steps.push(Step { line: at + 1, what });
+                    }
+                    Some(What::Run { command: command.to_owned(), shown: None })
+                }
                 ("agent", script) => {
                     scripts.push(script.to_owned());
                     None
@@ -102,14 +108,19 @@ fn directive(line: &str) -> Option<&str> {
     Some(line.trim().strip_prefix("<!-- test:")?.strip_suffix("-->")?.trim())
 }
 
-/// The block whose opening fence is this line.
+/// The block whose opening fence is this line; one in a list is indented.
 fn block_at<'a>(lines: &[&'a str], at: usize) -> Result<Option<Block<'a>>, Unclear> {
-    let Some(language) = lines[at].strip_prefix("```") else { return Ok(None) };
+    let indent = lines[at].len() - lines[at].trim_start_matches(' ').len();
+    let Some(language) = lines[at][indent..].strip_prefix("```") else { return Ok(None) };
     let rest = &lines[at + 1..];
-    let Some(length) = rest.iter().position(|line| line.trim_end() == "```") else {
+    let Some(length) = rest.iter().position(|line| line.trim() == "```") else {
         return unclear(at + 1, "this block has no end".to_owned());
     };
-    Ok(Some(Block { line: at + 2, language: language.trim(), content: rest[..length].to_vec() }))
+    let content = rest[..length].iter().map(|line| {
+        let blanks = line.bytes().take(indent).take_while(|&byte| byte == b' ').count();
+        &line[blanks..]
+    });
+    Ok(Some(Block { line: at + 2, language: language.trim(), content: content.collect() }))
 }
 
 fn read(block: &Block<'_>) -> Result<Vec<Step>, Unclear> {
@@ -270,6 +281,12 @@ mod tests {
             run(12, "echo a \\\n  b", None),
         ];
         assert_eq!(steps(text).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_block_in_a_list_is_one_too() {
+        let text = "- a\n  ```sh\n  echo a \\\n    b\n  ```\n";
+        assert_eq!(steps(text).unwrap(), [run(3, "echo a \\\n  b", None)]);
     }
 
     #[test]
