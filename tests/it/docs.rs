@@ -34,6 +34,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use crate::harness::{Project, working_sandboxes};
+use crate::tidy::sources;
 use document::{Step, What, steps};
 use shown::{Names, matches};
 use stage::Stage;
@@ -313,6 +314,24 @@ fn every_link_between_documents_leads_somewhere() {
             if !heading.is_empty() {
                 let there = fs::read_to_string(&path).unwrap();
                 assert!(anchors(&there).contains(heading), "{name}: there is no `{target}`");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_message_that_operations_explains_is_one_of_the_program() {
+    let (_, text) =
+        documents().into_iter().find(|(name, _)| name.ends_with("operations.md")).unwrap();
+    let (_, table) = text.split_once("| doctor, or any command, says |").unwrap();
+    let program: String = sources().into_iter().map(|(_, text)| text).collect();
+    let rows: Vec<&str> = table.lines().skip(2).take_while(|it| it.starts_with('|')).collect();
+    assert!(rows.len() > 5, "{rows:?}");
+    for row in rows {
+        let cell = row.split(" | ").next().unwrap();
+        for message in cell.split('`').skip(1).step_by(2) {
+            for part in message.split('…').map(str::trim) {
+                assert!(program.contains(part), "nothing says `{part}`");
             }
         }
     }

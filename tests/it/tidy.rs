@@ -50,7 +50,7 @@ fn every_file_begins_with_what_it_is_for() {
 }
 
 /// Every source file, by its path below `src`.
-fn sources() -> Vec<(PathBuf, String)> {
+pub(crate) fn sources() -> Vec<(PathBuf, String)> {
     fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
