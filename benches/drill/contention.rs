@@ -38,13 +38,14 @@ pub(crate) fn drill(dose: &mut Dose) -> Result<Vec<Row>> {
     let worst = crowd.percentile(100);
     rows.push(Row::limited("the longest wait", shown(worst), "10 s", worst < LONGEST));
     rows.push(Row::told("  which was for", crowd.waits.iter().max().map_or("", |it| &it.1)));
-    rows.push(Row::never("processes that met an error", crowd.errors));
+    rows.push(Row::none("processes that met an error", &crowd.errors));
     rows.push(Row::never("claims on a task that another one held", crowd.held_twice()));
     rows.push(Row::never("claims lost that nobody had reset", crowd.lost_without_reason()));
     let kept = crowd.claims.iter().filter(|claim| claim.kept).count();
     let wrong = kept.abs_diff(crowd.recorded as usize);
     rows.push(Row::never("outcomes that were said to be recorded and are not", wrong));
-    rows.push(Row::never("rules of the database broken", crowd.findings + alone.findings));
+    let findings = [crowd.findings, alone.findings].concat();
+    rows.push(Row::none("rules of the database broken", &findings));
     Ok(rows)
 }
 
@@ -63,10 +64,10 @@ struct Work {
     claims: Vec<Held>,
     resets: Vec<Reset>,
     refused: usize,
-    errors: usize,
+    errors: Vec<String>,
     tasks: usize,
     recorded: u32,
-    findings: usize,
+    findings: Vec<String>,
 }
 
 /// A claim as its holder knows it.
@@ -114,22 +115,16 @@ fn work(workers: usize, tasks: usize, random: &mut Random) -> Result<Work> {
     for member in members {
         let (status, lines, said) = member.finish();
         if !status.success() || !said.is_empty() {
-            work.errors += 1;
-            eprint(&format!("{status}: {said}"));
+            work.errors.push(format!("{status}: {said}"));
         }
         lines.iter().try_for_each(|line| work.read(line))?;
     }
     work.time = began.elapsed();
     work.tasks = project.store().snapshot(Timestamp::now())?.tasks.len();
-    work.findings = project.store().check()?.iter().inspect(|it| eprint(&it.to_string())).count();
+    work.findings = project.store().check()?.iter().map(ToString::to_string).collect();
     let query = "select count(*) from attempts where outcome <> 'overruled'";
     work.recorded = Connection::open(project.database())?.query_row(query, [], |row| row.get(0))?;
     Ok(work)
-}
-
-fn eprint(text: &str) {
-    use std::io::Write as _;
-    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 impl Work {
@@ -140,10 +135,10 @@ impl Work {
             claims: Vec::new(),
             resets: Vec::new(),
             refused: 0,
-            errors: 0,
+            errors: Vec::new(),
             tasks: 0,
             recorded: 0,
-            findings: 0,
+            findings: Vec::new(),
         }
     }
 

@@ -20,6 +20,7 @@ mod report;
 #[path = "../../tests/it/shim.rs"]
 mod shim;
 mod syscalls;
+mod worker;
 
 use std::any::Any;
 use std::io::Write;
@@ -67,6 +68,32 @@ const DRILLS: &[Drill] = &[
         name: "pipes",
         about: "Whoever reads what a command prints goes away, or there never was anybody.",
         run: pipes::run,
+    },
+    Drill {
+        name: "worker-late",
+        about: "A run is stopped (SIGSTOP) past its lease, and continued: what it then says is refused.",
+        run: worker::late,
+    },
+    Drill {
+        name: "worker-pid",
+        about: "The pid of a process that has nothing to do with it is recorded as a run's: it is never \
+                signalled.",
+        run: worker::bystander,
+    },
+    Drill {
+        name: "worker-leaks",
+        about: "One run whose agents leave processes and descriptors behind in each iteration.",
+        run: worker::leaks,
+    },
+    Drill {
+        name: "worker-stopped",
+        about: "Processes of a session are stopped (SIGSTOP): the run notices by their silence and goes on.",
+        run: worker::stopped,
+    },
+    Drill {
+        name: "worker-killed",
+        about: "Processes of a session are killed as for want of memory: that is recorded and tried again.",
+        run: worker::killed,
     },
 ];
 

@@ -39,6 +39,13 @@ impl Row {
         Row::limited(what, count, "0", count == 0)
     }
 
+    /// What happened that must never happen: how often, and what it was the first time.
+    pub(crate) fn none(what: impl Into<String>, found: &[String]) -> Row {
+        let Some(first) = found.first() else { return Row::never(what, 0) };
+        let first: String = first.chars().take(300).collect();
+        Row::limited(what, format!("{}: {first}", found.len()), 0, false)
+    }
+
     /// What could not be tried here, and why.
     pub(crate) fn skipped(what: impl Into<String>, why: impl fmt::Display) -> Row {
         Row::new(what, why, "", Verdict::Skipped)

@@ -6,7 +6,7 @@
 //!     ralph-worker churn DB SEED   changes things at random until it is killed
 //!     ralph-worker mix DB SEED GO COUNT
 //!                                  waits for the file GO, then works and adds COUNT tasks at random
-//!     ralph-worker listen          prints the number of each signal that it gets
+//!     ralph-worker listen          prints its pid and its start, then each signal that it gets
 
 mod mix;
 
@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use ralph::dag::{Outcome, RunId, State, TaskId, Verb};
+use ralph::process::Holder;
 use ralph::store::{Change, Claim, Ending, NewRun, NewTask, Store, Target, explain};
 use ralph::time::Timestamp;
 
@@ -119,11 +120,12 @@ fn hold(worker: &mut Worker) -> Result<()> {
     worker.finish(claim, Outcome::Interrupted)
 }
 
-/// Says that it listens, and then every signal that can be heard.
+/// Says who it is, and then every signal that can be heard.
 fn listen() -> Result<()> {
     let all = (1..32).filter(|signal| !signal_hook::consts::FORBIDDEN.contains(signal));
     let mut signals = signal_hook::iterator::Signals::new(all)?;
-    print(&"listening")?;
+    let own = Holder::current();
+    print(&format!("{} {}", own.pid, own.started))?;
     for signal in &mut signals {
         print(&signal)?;
     }
