@@ -13,7 +13,7 @@ use ralph::time::Timestamp;
 use rustix::process::Signal;
 
 use crate::Dose;
-use crate::harness::{Background, DEADLINE, Project, wait_until};
+use crate::harness::{Background, DEADLINE, Project, wait_until, working_sandboxes};
 use crate::processes::{self, Process};
 use crate::random::Random;
 use crate::report::Row;
@@ -29,10 +29,16 @@ pub(crate) fn drill(dose: &mut Dose) -> Result<Vec<Row>> {
     let rounds = dose.of(1_000, 40);
     let mut tally = Tally::default();
     let began = Instant::now();
-    while tally.rounds() < rounds {
-        work_a_dag(&mut dose.random, &mut tally, rounds)?;
+    let sandboxes = [vec!["none"], working_sandboxes()].concat();
+    for sandbox in sandboxes.iter().cycle() {
+        work_a_dag(sandbox, &mut dose.random, &mut tally, rounds)?;
+        if tally.rounds() >= rounds {
+            break;
+        }
     }
-    Ok(tally.rows(began.elapsed()))
+    let mut rows = vec![Row::told("sessions held by", sandboxes.join(", "))];
+    rows.extend(tally.rows(began.elapsed()));
+    Ok(rows)
 }
 
 /// What is killed.
@@ -112,13 +118,18 @@ impl Tally {
 }
 
 /// Works a new DAG to its end with runs in which something is killed.
-fn work_a_dag(random: &mut Random, tally: &mut Tally, rounds: usize) -> Result<()> {
+fn work_a_dag(
+    sandbox: &'static str,
+    random: &mut Random,
+    tally: &mut Tally,
+    rounds: usize,
+) -> Result<()> {
     let project = Project::new();
     let commands = ["[]", "[\"git status --short\"]"][random.below(2) as usize];
     project.write(".ralph.toml", format!("[verify]\nagent = false\ncommands = {commands}\n"));
     project.git_init();
     let dag = Dag::random(&mut project.store(), random)?;
-    let mut site = Site::new(project, dag);
+    let mut site = Site::new(project, dag, sandbox)?;
     let mut is_killed = false;
     while !site.is_done()? {
         let is_new = site.attempts()? == 0;
@@ -170,7 +181,17 @@ fn start(site: &Site, random: &mut Random, hides: bool) -> Background {
         pause = random.below(30),
     );
     let retries = MAX_RETRIES.to_string();
-    let arguments = ["run", "--no-auto-reset", "--max-retries", &retries];
+    let notes = site.notes.to_string_lossy();
+    let arguments = [
+        "run",
+        "--no-auto-reset",
+        "--max-retries",
+        &retries,
+        "--sandbox",
+        site.sandbox,
+        "--allow",
+        &notes,
+    ];
     site.project.start(site.project.ralph_playing(&[&script], arguments))
 }
 
@@ -252,10 +273,7 @@ fn check_one_who_was_killed(
     let told = ended.as_ref().is_some_and(|it| match it.outcome {
         // It had had its say.
         Some(Outcome::Done) => true,
-        Some(Outcome::Failed) => {
-            it.exit_code == Some(137)
-                && it.reason.as_ref().is_some_and(|it| it.contains("signal 9"))
-        }
+        Some(Outcome::Failed) => it.exit_code == Some(137),
         _ => false,
     });
     if !told {

@@ -20,7 +20,11 @@ pub(super) const MAX_RETRIES: u32 = 2;
 pub(super) struct Site {
     pub(super) project: Project,
     pub(super) dag: Dag,
-    /// What sessions say that they do, outside the project.
+    /// What holds its sessions.
+    pub(super) sandbox: &'static str,
+    /// Where sessions may write outside the project.
+    pub(super) notes: PathBuf,
+    /// What sessions say that they do.
     pub(super) ledger: PathBuf,
     /// The files that sessions say they have written.
     pub(super) written: PathBuf,
@@ -33,11 +37,24 @@ pub(super) struct Site {
 }
 
 impl Site {
-    pub(super) fn new(project: Project, dag: Dag) -> Site {
-        let (ledger, written) = (project.base().join("ledger"), project.base().join("written"));
+    pub(super) fn new(project: Project, dag: Dag, sandbox: &'static str) -> Result<Site> {
+        let notes = project.base().join("notes");
+        fs::create_dir(&notes)?;
+        let (ledger, written) = (notes.join("ledger"), notes.join("written"));
         // A number of seconds that nobody else on this machine sleeps for.
         let number = 1_000_000_000 + u64::from(std::process::id());
-        Site { project, dag, ledger, written, number, resets: HashMap::new(), crashes_allowed: 0 }
+        let resets = HashMap::new();
+        Ok(Site {
+            project,
+            dag,
+            sandbox,
+            notes,
+            ledger,
+            written,
+            number,
+            resets,
+            crashes_allowed: 0,
+        })
     }
 
     pub(super) fn attempts(&self) -> Result<usize> {
@@ -155,11 +172,21 @@ impl Rules {
         for name in entries.flatten().map(|it| it.file_name().to_string_lossy().into_owned()) {
             let is_known = match name.as_str() {
                 "progress.db" | "progress.db-wal" | "progress.db-shm" => true,
-                "run.json" => killed.is_some(),
+                // The last three stand in for what is protected, until the next session.
+                "run.json" | "skills" | "features" | "prompts" => killed.is_some(),
                 _ => false,
             };
             if !is_known {
                 self.found(Rule::File, format!(".ralph/{name}"));
+            }
+        }
+        // Here, too, something may stand in.
+        let entries = fs::read_dir(site.project.root()).into_iter().flatten().flatten();
+        for name in entries.map(|it| it.file_name().to_string_lossy().into_owned()) {
+            let is_known = [".git", ".gitignore", ".ralph", ".ralph.toml"].contains(&name.as_str())
+                || name.starts_with("half-");
+            if !is_known && killed.is_none() {
+                self.found(Rule::File, name);
             }
         }
     }
