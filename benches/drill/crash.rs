@@ -22,7 +22,9 @@ use rules::{MAX_RETRIES, Rule, Rules, Site};
 
 /// No run is left alone for longer than this, in microseconds.
 const LONGEST: u64 = 500_000;
-/// How long it may take until everything is gone that a killed run has left.
+/// How long something may be left of a session.
+const SECOND: Duration = Duration::from_secs(1);
+/// How long it is waited for.
 const AFTERMATH: Duration = Duration::from_secs(5);
 
 pub(crate) fn drill(dose: &mut Dose) -> Result<Vec<Row>> {
@@ -110,7 +112,12 @@ impl Tally {
         rows.push(Row::told("attempts on them", self.attempts));
         rows.extend(self.rules.rows());
         rows.push(Row::told("the command after a kill took at most", milliseconds(self.slowest)));
-        rows.push(Row::told("processes were left for at most", milliseconds(self.longest)));
+        rows.push(Row::limited(
+            "processes were left for at most",
+            milliseconds(self.longest),
+            milliseconds(SECOND),
+            self.longest < SECOND,
+        ));
         let rounds = u32::try_from(self.rounds()).unwrap_or(u32::MAX).max(1);
         rows.push(Row::told("a round takes", milliseconds(time / rounds)));
         rows
@@ -140,7 +147,7 @@ fn work_a_dag(
         let pid = run.id();
         is_killed = kill_again_and_again(&site, &mut run, hides, random, tally, rounds)?;
         check_lock(&site, &mut tally.rules);
-        let (status, _, stderr) = run.finish();
+        let (status, lines, stderr) = run.finish();
         // All is done, some of it failed, or the rest waits for what failed.
         if !is_killed && !matches!(status.code(), Some(0 | 1 | 4)) {
             tally.rules.found(Rule::Next, format!("a run ended with {status}: {stderr}"));
@@ -148,14 +155,25 @@ fn work_a_dag(
         if stderr.contains("another run") || stderr.contains("panicked") {
             tally.rules.found(Rule::Next, stderr);
         }
-        check_what_is_left(&site, tally);
-        site.crashes_allowed += usize::from(is_killed);
-        tally.rules.check(&site, is_killed.then_some(pid))?;
+        if !lines.is_empty() {
+            // It has begun, and before that it has tidied up.
+            site.killed.clear();
+        }
+        if is_killed {
+            site.kills += 1;
+            site.killed.push(pid);
+        }
+        // Sometimes the next one comes before anybody looks.
+        if !is_killed || random.below(3) > 0 {
+            check_what_is_left(&site, tally);
+            tally.rules.check(&site)?;
+        }
     }
     // The last one may have been killed after its work: one that is not tidies up after it.
     site.project.run(site.project.ralph_command(["run"]), None).ok();
+    site.killed.clear();
     check_what_is_left(&site, tally);
-    tally.rules.check(&site, None)?;
+    tally.rules.check(&site)?;
     tally.tasks += site.dag.work().count();
     tally.attempts += site.attempts()?;
     Ok(())

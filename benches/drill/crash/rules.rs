@@ -33,7 +33,9 @@ pub(super) struct Site {
     /// How many attempts a task had when it was last reset.
     pub(super) resets: HashMap<usize, usize>,
     /// How many runs were killed.
-    pub(super) crashes_allowed: usize,
+    pub(super) kills: usize,
+    /// The runs that were killed since one of them has tidied up.
+    pub(super) killed: Vec<u32>,
 }
 
 impl Site {
@@ -53,7 +55,8 @@ impl Site {
             written,
             number,
             resets,
-            crashes_allowed: 0,
+            kills: 0,
+            killed: Vec::new(),
         })
     }
 
@@ -130,10 +133,10 @@ impl Rules {
         Rule::ALL.into_iter().map(move |rule| Row::none(rule.broken(), found(rule)))
     }
 
-    /// Checks everything that can be checked while no run is there; `killed` is the last one, if it was.
-    pub(super) fn check(&mut self, site: &Site, killed: Option<u32>) -> Result<()> {
+    /// Checks everything that can be checked while no run is there.
+    pub(super) fn check(&mut self, site: &Site) -> Result<()> {
         self.check_database(site)?;
-        self.check_files(site, killed);
+        self.check_files(site);
         self.check_written(site);
         let histories = site
             .dag
@@ -161,10 +164,11 @@ impl Rules {
     }
 
     /// Only what was killed last may have left something, and only what the next run removes.
-    fn check_files(&mut self, site: &Site, killed: Option<u32>) {
-        let own = killed.map(|pid| format!("ralph-session-{pid}-"));
+    fn check_files(&mut self, site: &Site) {
+        let is_killed = !site.killed.is_empty();
         for name in site.project.temporary_files() {
-            if !own.as_ref().is_some_and(|own| name.starts_with(own)) {
+            let is_of = |pid: &u32| name.starts_with(&format!("ralph-session-{pid}-"));
+            if !site.killed.iter().any(is_of) {
                 self.found(Rule::File, name);
             }
         }
@@ -173,7 +177,7 @@ impl Rules {
             let is_known = match name.as_str() {
                 "progress.db" | "progress.db-wal" | "progress.db-shm" => true,
                 // The last three stand in for what is protected, until the next session.
-                "run.json" | "skills" | "features" | "prompts" => killed.is_some(),
+                "run.json" | "skills" | "features" | "prompts" => is_killed,
                 _ => false,
             };
             if !is_known {
@@ -185,7 +189,7 @@ impl Rules {
         for name in entries.map(|it| it.file_name().to_string_lossy().into_owned()) {
             let is_known = [".git", ".gitignore", ".ralph", ".ralph.toml"].contains(&name.as_str())
                 || name.starts_with("half-");
-            if !is_known && killed.is_none() {
+            if !is_known && !is_killed {
                 self.found(Rule::File, name);
             }
         }
@@ -240,9 +244,8 @@ impl Rules {
                 self.found(Rule::Retries, format!("{told} of {most}: {}", shown(attempts)));
             }
         }
-        if crashes > site.crashes_allowed {
-            let told = format!("{crashes} crashes, {} kills", site.crashes_allowed);
-            self.found(Rule::Retries, told);
+        if crashes > site.kills {
+            self.found(Rule::Retries, format!("{crashes} crashes, {} kills", site.kills));
         }
         Ok(())
     }

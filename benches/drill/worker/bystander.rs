@@ -26,7 +26,7 @@ const COMMANDS: &[&[&str]] = &[
     &["feature", "list"],
     &["doctor"],
     &["run", "--no-verify", "--limit", "1"],
-    &["loop", "Do it", "--limit", "1"],
+    &["loop", "1", "Do it"],
 ];
 
 pub(crate) fn drill(dose: &mut Dose) -> Result<Vec<Row>> {
@@ -151,8 +151,16 @@ fn meet(record: Record, command: &[&str]) -> Result<(usize, usize)> {
         }
         _ => project.ralph(command),
     };
-    let is_refused = record == Record::Held && matches!(command[0], "run" | "loop");
-    ensure!(is_refused || output.status.code() != Some(1) || command[0] == "doctor", "{output:?}");
+    let expected: &[i32] = match (command[0], record) {
+        ("run" | "loop", Record::Held) => &[1],
+        ("run", Record::Alive) => &[4],
+        ("run", _) => &[0, 3],
+        ("loop", _) => &[3],
+        // There is no real agent here.
+        ("doctor", _) => &[0, 1],
+        _ => &[0],
+    };
+    ensure!(output.status.code().is_some_and(|code| expected.contains(&code)), "{output:?}");
     drop(lock);
     check_rules(&project);
     let open = project.store().activity()?.open.len();
