@@ -184,6 +184,7 @@ fn work_a_dag(
 fn start(site: &Site, random: &mut Random, hides: bool) -> Background {
     let orphans = ["", "-setsid", "-double-fork", "-setsid-double-fork-ignore-term"];
     let orphan = orphans[random.below(orphans.len() as u64) as usize];
+    let pause = if random.below(4) == 0 { 300 } else { 30 };
     let script = format!(
         "orphan{hides}{orphan} {number} \
          | run echo begin $RALPH_TASK_ID $RALPH_ATTEMPT_ID >> {ledger}; \
@@ -196,7 +197,7 @@ fn start(site: &Site, random: &mut Random, hides: bool) -> Background {
         number = site.number,
         ledger = site.ledger.display(),
         written = site.written.display(),
-        pause = random.below(30),
+        pause = random.below(pause),
     );
     let retries = MAX_RETRIES.to_string();
     let notes = site.notes.to_string_lossy();
