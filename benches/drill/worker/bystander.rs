@@ -55,7 +55,7 @@ pub(crate) fn drill(dose: &mut Dose) -> Result<Vec<Row>> {
 enum Record {
     /// As that of a run which has begun at another time.
     Reused,
-    /// As that of a run which has begun when it did, and is silent.
+    /// As that of a run which has begun when it did, and is silent: the clock may have been set.
     Silent,
     /// As that of a run on this very host, which goes on.
     Alive,
@@ -80,10 +80,15 @@ impl Record {
         Record::Scratch,
     ];
 
+    /// Whether it is that of a run which keeps its task.
+    fn goes_on(self) -> bool {
+        matches!(self, Record::Silent | Record::Alive)
+    }
+
     fn name(self) -> &'static str {
         match self {
             Record::Reused => "as a run that began at another time",
-            Record::Silent => "as a run past its lease",
+            Record::Silent => "as a run that goes on in silence",
             Record::Alive => "as a run that goes on",
             Record::Elsewhere => "as a run on another host past its lease",
             Record::Note => "in run.json",
@@ -121,7 +126,7 @@ fn meet(record: Record, command: &[&str]) -> Result<(usize, usize)> {
                 let past = Timestamp::from_epoch(past.timestamp()).context("it is a time")?;
                 store.heartbeat(run, past)?;
             }
-            claimed = usize::from(record == Record::Alive);
+            claimed = usize::from(record.goes_on());
         }
         Record::Note | Record::Held => {
             let text = format!(
@@ -143,7 +148,7 @@ fn meet(record: Record, command: &[&str]) -> Result<(usize, usize)> {
         }
     }
     // A run would wait for as long as the task is held.
-    let works = command[0] == "run" && record != Record::Alive;
+    let works = command[0] == "run" && !record.goes_on();
     let output = match command[0] {
         "run" | "loop" => {
             let more: &[&str] = if works || command[0] == "loop" { &[] } else { &["--dry-run"] };
@@ -153,7 +158,7 @@ fn meet(record: Record, command: &[&str]) -> Result<(usize, usize)> {
     };
     let expected: &[i32] = match (command[0], record) {
         ("run" | "loop", Record::Held) => &[1],
-        ("run", Record::Alive) => &[4],
+        ("run", _) if record.goes_on() => &[4],
         ("run", _) => &[0, 3],
         ("loop", _) => &[3],
         // There is no real agent here.

@@ -3,13 +3,17 @@
 //! last one out removes them.
 
 use std::collections::HashSet;
-use std::fs::{self, File, Metadata};
+use std::fs::{self, DirBuilder, File, Metadata, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+#[cfg(target_os = "linux")]
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
+#[cfg(target_os = "linux")]
+use rustix::fs::CWD;
 use rustix::fs::{FlockOperation, flock};
 
 use super::policy::{Policy, Standin, State};
@@ -17,6 +21,10 @@ use super::policy::{Policy, Standin, State};
 /// Placeholders are changed for the last time at this moment, by which the next session knows what one
 /// that was killed has left.
 const MARK: Duration = Duration::from_secs(0x5241_4c50);
+
+/// The mode of a directory, and the bit of it that says that it has not got that mark yet.
+const MODE: u32 = 0o755;
+const UNFINISHED: u32 = 0o1000;
 
 /// Removes its placeholders when it is dropped.
 #[derive(Debug, Default)]
@@ -88,22 +96,50 @@ impl Drop for Placeholder {
 
 /// Whether it stands for something that does not exist.
 pub(super) fn is_placeholder(found: &Metadata) -> bool {
-    found.modified().is_ok_and(|it| it == SystemTime::UNIX_EPOCH + MARK)
+    let is_marked = found.modified().is_ok_and(|it| it == SystemTime::UNIX_EPOCH + MARK);
+    is_marked || (found.is_dir() && found.mode() & UNFINISHED != 0)
 }
 
+/// At no moment is there something that is not known as a placeholder: we may be killed at each.
 fn make(path: &Path, standin: Standin) -> io::Result<()> {
     let made = match standin {
-        Standin::Directory => fs::create_dir(path).and_then(|()| File::open(path)),
-        Standin::File(text) => File::create_new(path).and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
-            Ok(file)
-        }),
+        Standin::Directory => make_directory(path),
+        Standin::File(text) => make_file(path, text),
     };
     match made {
-        Ok(file) => file.set_modified(SystemTime::UNIX_EPOCH + MARK),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error),
+        made => made,
     }
+}
+
+fn make_directory(path: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(MODE | UNFINISHED).create(path)?;
+    let directory = File::open(path)?;
+    directory.set_modified(SystemTime::UNIX_EPOCH + MARK)?;
+    directory.set_permissions(Permissions::from_mode(MODE))
+}
+
+fn make_file(path: &Path, text: &str) -> io::Result<()> {
+    let fill = |file: &mut File| {
+        file.write_all(text.as_bytes())?;
+        file.set_modified(SystemTime::UNIX_EPOCH + MARK)
+    };
+    #[cfg(target_os = "linux")]
+    if let Some(mut file) = nameless(path) {
+        fill(&mut file)?;
+        let own = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let followed = rustix::fs::AtFlags::SYMLINK_FOLLOW;
+        return Ok(rustix::fs::linkat(CWD, own, CWD, path, followed)?);
+    }
+    fill(&mut File::create_new(path)?)
+}
+
+/// A file that has no name before it is complete, in the directory of this path, where that can be had.
+#[cfg(target_os = "linux")]
+fn nameless(path: &Path) -> Option<File> {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    rustix::fs::open(path.parent()?, flags, Mode::from_raw_mode(0o644)).ok().map(File::from)
 }
 
 #[cfg(test)]
@@ -180,6 +216,21 @@ mod tests {
         assert_eq!(place.names(), ["directory", "file"]);
         drop(Placeholders::put(&place.policy).unwrap());
         assert_eq!(place.names(), [""; 0]);
+    }
+
+    #[test]
+    fn one_that_was_killed_while_it_made_them_leaves_nothing_either() {
+        let place = Place::new();
+        let directory = place.base.path().join("directory");
+        DirBuilder::new().mode(MODE | UNFINISHED).create(&directory).unwrap();
+        assert!(is_placeholder(&fs::symlink_metadata(&directory).unwrap()));
+        let held = Placeholders::put(&place.policy).unwrap();
+        assert_eq!(held.0.len(), 2);
+        drop(held);
+        assert_eq!(place.names(), [""; 0]);
+        drop(Placeholders::put(&place.policy).unwrap());
+        make(&directory, Standin::Directory).unwrap();
+        assert_eq!(fs::symlink_metadata(&directory).unwrap().mode() & 0o7777, MODE);
     }
 
     #[test]
