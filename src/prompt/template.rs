@@ -111,11 +111,12 @@ fn fill(template: &str, values: &Values<'_>) -> Result<String> {
 /// The name in a placeholder that `text` begins with, and where the placeholder ends. Braces around
 /// anything but one word are just braces.
 fn placeholder(text: &str) -> Option<(&str, usize)> {
-    let inner = text.strip_prefix("{{")?;
-    let (inner, _) = inner.split_once("}}")?;
-    let name = inner.trim();
-    let is_word = |name: &str| name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-');
-    (!name.is_empty() && is_word(name)).then_some((name, inner.len() + 4))
+    let inner = text.strip_prefix("{{")?.trim_start();
+    // No further than the word goes: what is never closed is not looked through again and again.
+    let is_end = |c: char| !c.is_alphanumeric() && c != '_' && c != '-';
+    let (name, rest) = inner.split_at(inner.find(is_end)?);
+    let rest = rest.trim_start().strip_prefix("}}")?;
+    (!name.is_empty()).then_some((name, text.len() - rest.len()))
 }
 
 fn unknown(name: &str, line: usize, values: &Values<'_>) -> anyhow::Error {
@@ -149,9 +150,20 @@ mod tests {
             ("{{", "{{"),
             ("{{{name}}}", "{{{name}}}"),
             ("größe {{name}} 東京", "größe login 東京"),
+            ("{{name", "{{name"),
+            ("{{name }", "{{name }"),
+            ("{{na me}}", "{{na me}}"),
+            ("{{}}{{ }}", "{{}}{{ }}"),
+            ("{{\n name\t}}", "login"),
         ] {
             assert_eq!(filled(template).unwrap(), text, "{template:?}");
         }
+    }
+
+    #[test]
+    fn braces_that_nothing_closes_take_no_time() {
+        let braces = "{{ ".repeat(500_000);
+        assert_eq!(filled(&braces).unwrap(), braces);
     }
 
     #[test]
