@@ -109,14 +109,18 @@ fn clusters(text: &str) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
         let mut characters = rest.char_indices();
         let (_, mut previous) = characters.next()?;
-        let mut is_flag = false;
+        let (mut is_flag, mut base) = (false, 0);
         let end = characters.find_map(|(at, character)| {
             let is_pair = is_regional(previous) && is_regional(character) && !is_flag;
             is_flag |= is_pair;
-            let joins = character.width() == Some(0)
-                || is_pair
-                || (previous == JOINER && is_pictorial(character))
-                || matches!(character, '\u{1f3fb}'..='\u{1f3ff}');
+            let is_drawn_onto = character.width() == Some(0);
+            let is_part = previous == JOINER && is_pictorial(character) || is_skin_tone(character);
+            // Not everything can have a part: a letter stays a letter, and the emoji stands beside it.
+            let fits = || rest[base..at + character.len_utf8()].width() <= 2;
+            let joins = is_drawn_onto || is_pair || (is_part && fits());
+            if !is_drawn_onto {
+                base = at;
+            }
             previous = character;
             (!joins).then_some(at)
         });
@@ -128,6 +132,10 @@ fn clusters(text: &str) -> impl Iterator<Item = &str> {
 
 fn is_regional(character: char) -> bool {
     matches!(character, '\u{1f1e6}'..='\u{1f1ff}')
+}
+
+fn is_skin_tone(character: char) -> bool {
+    matches!(character, '\u{1f3fb}'..='\u{1f3ff}')
 }
 
 fn is_pictorial(character: char) -> bool {
@@ -265,6 +273,9 @@ mod tests {
         check("ab cdefghij", 4, &["ab", "cdef", "ghij"]);
         check("東京都 東京", 5, &["東京", "都", "東京"]);
         check("      東京 東京", 4, &["  東", "  京", "  東", "  京"]);
+        check("  a🏽", 4, &["  a", "  🏽"]);
+        check("  \u{fffd}\u{200d}👩\u{200d}👧", 4, &["  \u{fffd}\u{200d}", "  👩\u{200d}👧"]);
+        check("  👍🏽👍🏽", 4, &["  👍🏽", "  👍🏽"]);
         check("", 5, &[]);
     }
 
