@@ -34,9 +34,23 @@ pub fn read<T: DeserializeOwned>(mut lines: impl BufRead) -> Result<Vec<(usize, 
 fn describe(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rsplit_once(" at line ") {
-        Some((what, _)) if error.column() > 0 => format!("{what} (column {})", error.column()),
-        Some((what, _)) => what.to_owned(),
-        None => text,
+        Some((what, _)) if error.column() > 0 => {
+            format!("{} (column {})", shorten(what), error.column())
+        }
+        Some((what, _)) => shorten(what),
+        None => shorten(&text),
+    }
+}
+
+/// It quotes what stands there, however long that is. What was expected instead comes last.
+fn shorten(text: &str) -> String {
+    let beginning = text.char_indices().nth(200).map(|(at, _)| at);
+    let end = text.char_indices().rev().nth(600).map(|(at, _)| at);
+    match (beginning, end) {
+        (Some(beginning), Some(end)) if beginning < end => {
+            format!("{}…{}", &text[..beginning], &text[end..])
+        }
+        _ => text.to_owned(),
     }
 }
 
@@ -58,5 +72,14 @@ mod tests {
         check(b"1\n{", "line 2: invalid type: map, expected u32");
         check(b"1\n\n\"x\"", "line 3: invalid type: string \"x\", expected u32 (column 3)");
         check(b"\xff", "line 1: expected value (column 1)");
+    }
+
+    #[test]
+    fn what_is_quoted_of_a_line_is_short_however_long_it_is() {
+        let long = format!("\"{}\"", "東".repeat(100_000));
+        let message = read::<u32>(long.as_bytes()).unwrap_err().to_string();
+        assert!(message.starts_with("line 1: invalid type: string \"東東"), "{message}");
+        assert!(message.ends_with("東東\", expected u32 (column 300002)"), "{message}");
+        assert!(message.chars().count() < 900, "{message}");
     }
 }

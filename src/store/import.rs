@@ -10,6 +10,7 @@ use rusqlite::{OptionalExtension, Transaction, params};
 use super::Store;
 use super::check::{STRANGE_FAMILIES, rebuild, rebuild_claims};
 use super::export::{Dependency, Log, Record, Run, VERSION};
+use super::resolve::shorten;
 use super::validate::{check_description, check_key, check_text, check_title};
 use crate::dag::{Attempt, Feature, Kind, Status, Task, TaskId, check_feature_name};
 use crate::jsonl;
@@ -54,7 +55,7 @@ fn validate(record: &Record) -> Result<()> {
             ensure!(
                 matches!(run.kind.as_str(), "run" | "loop"),
                 "`{}` is no kind of run",
-                run.kind
+                shorten(&run.kind)
             );
         }
         Record::Task(task) => validate_task(task)?,

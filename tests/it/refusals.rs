@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::harness::{Project, check_rules, is_task_id, task_line};
+use crate::harness::{Project, check_rules, feature_line, is_task_id, task_line};
 
 /// Two tasks of which the second waits for the first.
 fn pair() -> (Project, String, String) {
@@ -206,6 +206,19 @@ fn numbers_must_be_in_range() {
     let edge = project.show(&edge);
     assert_eq!((&edge["max_retries"], &edge["priority"]), (&json!(u32::MAX), &json!(i32::MIN)));
     check_rules(&project);
+}
+
+#[test]
+fn a_wrong_feature_of_any_length_is_told_at_once() {
+    let project = Project::new();
+    let features = (0..20).map(|number| {
+        let name = format!("{number} {}", "x".repeat(60));
+        feature_line(&json!({ "id": format!("f-{number:06}"), "name": name }))
+    });
+    project.ralph_reading(features.collect::<String>(), ["import"]).ok();
+    let line = json!({ "title": "One", "feature": "y".repeat(16 << 20) });
+    let said = project.refuses_reading(1, format!("{line}\n"), ["task", "add", "--stdin"]);
+    assert!(said.contains("line 1: there is no feature `yyyy") && said.len() < 300, "{said}");
 }
 
 #[test]
