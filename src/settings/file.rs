@@ -1,9 +1,9 @@
 //! Reads a `.ralph.toml`: known keys with their values and lines. Whether a key takes its value is
 //! for the caller to say.
 
-use std::{fs, path::Path};
+use std::{fs::File, io::Read, path::Path};
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
 use strsim::normalized_damerau_levenshtein;
 use toml::{
@@ -18,11 +18,17 @@ use super::{
 };
 use crate::hint::HintExt;
 
+/// Settings that are longer can't be meant, and reading them takes fifty times the memory.
+const MOST: u64 = 1 << 20;
+
 pub(super) type Given = (&'static Key, Value, Origin);
 
 pub(super) fn read(path: &Path) -> Result<Vec<Given>> {
-    let bytes =
-        fs::read(path).map_err(|error| anyhow!("can't read `{}`: {error}", path.display()))?;
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(MOST + 1).read_to_end(&mut bytes))
+        .map_err(|error| anyhow!("can't read `{}`: {error}", path.display()))?;
+    ensure!(bytes.len() as u64 <= MOST, "`{}` has more than {MOST} bytes", path.display());
     parse(path, &bytes)
 }
 

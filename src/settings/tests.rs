@@ -45,6 +45,13 @@ fn nothing_given_is_the_defaults() {
 }
 
 #[test]
+fn a_file_without_end_is_refused_before_it_fills_the_memory() {
+    let nothing = Environment::from_iter([("", ""); 0]);
+    let error = Settings::load(Some(Path::new("/dev/zero")), &nothing, &[]).unwrap_err();
+    assert_eq!(report(&error), "`/dev/zero` has more than 1048576 bytes");
+}
+
+#[test]
 fn the_example_is_the_defaults() {
     assert_eq!(load(EXAMPLE.as_bytes(), &[], &[]).unwrap().settings, Settings::default());
 }
