@@ -18,7 +18,12 @@ const COLLECTED: usize = 512 << 10;
 /// So many lines in a row leave nothing of what was there before.
 const ALL_LINES: usize = SCROLLBACK + MOST_ROWS as usize;
 
+/// How much of a title the emulation gets.
+const LONGEST_TITLE: usize = 256;
+
 const PRIVATE: &[u8] = b"\x1b[?";
+/// Begins a title, or whatever else is told to a terminal and not shown.
+const TITLE: &[u8] = b"\x1b]";
 
 /// The emulated terminal of one session. It never holds more than a screen and a bounded scrollback.
 pub(super) struct Screen {
@@ -30,13 +35,21 @@ pub(super) struct Screen {
     left: String,
     /// The beginning of a character, or of what may be a sequence that leaves the alternate screen.
     held: Vec<u8>,
+    /// How much has been seen of a title that has not ended yet.
+    title: Option<usize>,
 }
 
 impl Screen {
     pub(super) fn new(rows: u16, columns: u16) -> Screen {
         let emulation =
             vt100::Parser::new(within(rows, MOST_ROWS), within(columns, MOST_COLUMNS), SCROLLBACK);
-        Screen { emulation, waiting: Vec::new(), left: String::new(), held: Vec::new() }
+        Screen {
+            emulation,
+            waiting: Vec::new(),
+            left: String::new(),
+            held: Vec::new(),
+            title: None,
+        }
     }
 
     pub(super) fn resize(&mut self, rows: u16, columns: u16) {
@@ -115,25 +128,45 @@ impl Screen {
     fn show(&mut self, mut bytes: &[u8]) {
         while let Some(at) = memmem::find(bytes, PRIVATE) {
             let (before, sequence) = bytes.split_at(at);
-            self.emulation.process(before);
+            self.emulate(before);
             let Some(length) = length_of(sequence) else {
                 if sequence.len() <= LONGEST {
                     return self.held.extend_from_slice(sequence);
                 }
-                return self.emulation.process(sequence);
+                return self.emulate(sequence);
             };
             let (sequence, rest) = sequence.split_at(length);
             if leaves_alternate_screen(sequence) && self.emulation.screen().alternate_screen() {
                 self.left = self.emulation.screen().contents();
             }
-            self.emulation.process(sequence);
+            self.emulate(sequence);
             bytes = rest;
         }
         let sequence = (1..PRIVATE.len()).rev().find(|&length| bytes.ends_with(&PRIVATE[..length]));
         let held = sequence.or_else(|| half_character(bytes)).unwrap_or(0);
         let (now, later) = bytes.split_at(bytes.len() - held);
-        self.emulation.process(now);
+        self.emulate(now);
         self.held.extend_from_slice(later);
+    }
+
+    /// The emulation gets every byte but most of a long title: it would keep all of one, and one that
+    /// is never ended takes in whatever is printed afterwards.
+    fn emulate(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let end = match self.title {
+                Some(_) => bytes.iter().position(|byte| matches!(byte, 0x07 | 0x18 | 0x1a | 0x1b)),
+                None => memmem::find(bytes, TITLE).map(|at| at + TITLE.len()),
+            };
+            let (now, later) = bytes.split_at(end.unwrap_or(bytes.len()));
+            let room = self.title.map_or(now.len(), |seen| LONGEST_TITLE.saturating_sub(seen));
+            self.emulation.process(&now[..now.len().min(room)]);
+            self.title = match (self.title, end) {
+                (None, Some(_)) => Some(0),
+                (Some(seen), None) => Some(seen + now.len()),
+                (Some(_), Some(_)) | (None, None) => None,
+            };
+            bytes = later;
+        }
     }
 }
 
@@ -291,6 +324,35 @@ mod tests {
         assert!(screen.waiting.capacity() <= 4 * COLLECTED);
         assert!(screen.text().len() < 100_000);
         assert!(screen.held.len() <= LONGEST);
+    }
+
+    #[test]
+    fn a_title_ends_where_it_ends_however_long_it_is() {
+        for length in [0, 1, LONGEST_TITLE, 10_000] {
+            for end in ["\x07", "\x1b\\", "\x18", "\x1b]2;two\x07", "\x1b[0m"] {
+                let title = format!("a\x1b]0;{}{end}b", "x".repeat(length));
+                assert_eq!(shown(5, 12, title.as_bytes()), "ab", "{length} {end:?}");
+                let mut by_bytes = Screen::new(5, 12);
+                for byte in title.bytes() {
+                    by_bytes.feed(&[byte]);
+                    by_bytes.catch_up();
+                }
+                assert_eq!(by_bytes.text(), "ab", "{length} {end:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_title_without_end_takes_no_memory() {
+        let mut screen = Screen::new(5, 12);
+        screen.feed(b"\x1b]0;");
+        for _ in 0..20 {
+            screen.feed(&[b'x'; 1 << 20]);
+        }
+        screen.catch_up();
+        assert_eq!(screen.title, Some(2 + (20 << 20)));
+        screen.feed(b"\x07seen");
+        assert_eq!(screen.text(), "seen");
     }
 
     fn text() -> impl Strategy<Value = Vec<u8>> {
