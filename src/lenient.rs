@@ -8,6 +8,20 @@ use std::marker::PhantomData;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+/// Hands what these bytes say to `read`; and if that can make nothing of it, once more with what no
+/// reader of JSON takes replaced. A broken character or a number out of range costs no more than itself.
+pub(crate) fn read_json<T>(bytes: &[u8], mut read: impl FnMut(&str) -> Option<T>) -> Option<T> {
+    // One check of all is cheaper than one of each text in it.
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => String::from_utf8_lossy(bytes),
+    };
+    read(&text).or_else(|| {
+        let mended = mend_numbers(&mend_surrogates(&text));
+        (mended != text).then(|| read(&mended))?
+    })
+}
+
 /// A text, or nothing.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Text<'a>(pub(crate) Option<Cow<'a, str>>);
@@ -205,6 +219,68 @@ impl<'de, T: Deserialize<'de> + FromText<'de>> Deserialize<'de> for List<T> {
     }
 }
 
+/// The JSON with every half of a surrogate pair replaced, as is left of an emoji that was cut in two.
+fn mend_surrogates(json: &str) -> String {
+    let unit = |text: &str| {
+        let digits = text.strip_prefix("\\u")?.get(..4)?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    let mut mended = String::with_capacity(json.len());
+    let mut rest = json;
+    while let Some(at) = rest.find('\\') {
+        let (before, escape) = rest.split_at(at);
+        mended.push_str(before);
+        let length = match unit(escape) {
+            Some(0xd800..=0xdbff) if matches!(unit(&escape[6..]), Some(0xdc00..=0xdfff)) => 12,
+            Some(0xd800..=0xdfff) => {
+                mended.push_str("\\ufffd");
+                rest = &escape[6..];
+                continue;
+            }
+            Some(_) => 6,
+            // Any other escape is two characters, of which the second may be longer than a byte.
+            None => 1 + escape[1..].chars().next().map_or(0, char::len_utf8),
+        };
+        mended.push_str(&escape[..length]);
+        rest = &escape[length..];
+    }
+    mended.push_str(rest);
+    mended
+}
+
+/// The JSON with nothing in place of every number that is too large for any type.
+fn mend_numbers(json: &str) -> String {
+    let mut mended = String::with_capacity(json.len());
+    let mut rest = json;
+    while let Some(at) = rest.find(|c: char| matches!(c, '"' | '-' | '0'..='9')) {
+        let (before, found) = rest.split_at(at);
+        let length = match found.starts_with('"') {
+            true => length_of_string(found),
+            false => found.find(|c: char| !matches!(c, '0'..='9' | '+' | '-' | '.' | 'e' | 'E')),
+        };
+        let (token, after) = found.split_at(length.unwrap_or(found.len()));
+        mended.push_str(before);
+        let is_too_large = token.parse().is_ok_and(f64::is_infinite);
+        mended.push_str(if is_too_large { "null" } else { token });
+        rest = after;
+    }
+    mended.push_str(rest);
+    mended
+}
+
+/// How long the string is that a text begins with, its quotes included.
+fn length_of_string(text: &str) -> Option<usize> {
+    let mut at = 1;
+    loop {
+        at += memchr::memchr2(b'"', b'\\', text.as_bytes().get(at..)?)?;
+        match text.as_bytes()[at] {
+            b'"' => return Some(at + 1),
+            // Whatever is escaped, it begins with a byte that is no quote, or is one.
+            _ => at += 2,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde::Deserialize;
@@ -242,6 +318,38 @@ mod tests {
                     assert_eq!(line.text.as_str(), "kept", "{json}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_number_that_nothing_can_hold_costs_that_field_alone() {
+        let digits = "7".repeat(400);
+        for huge in ["1e999", "-1e999", "0.5E+400", &digits] {
+            for field in ["text", "number", "truth", "object", "list"] {
+                let json = format!(
+                    r#"{{"{field}": {huge}, "other": ["1e999", "\\"], "list": ["\"-1e999"]}}"#
+                );
+                let json = if field == "list" { json.replace("list\": [", "l\": [") } else { json };
+                let read = read_json(json.as_bytes(), |json| {
+                    let line: Line<'_> = serde_json::from_str(json).ok()?;
+                    Some((line.text.0.is_some(), line.number, line.list.0.len()))
+                });
+                let items = if field == "list" { 0 } else { 1 };
+                assert_eq!(read, Some((false, Number(None), items)), "{json}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_can_be_read_is_not_mended_and_what_is_no_json_stays_none() {
+        for text in
+            ["", "-", "1e", "--1", "\"", "\"\\", "\"\\\"", "{\"1e999", "größe \\é", "1e999\u{0}"]
+        {
+            let mended = mend_numbers(&mend_surrogates(text));
+            assert_eq!(mended.replace("null", "1e999"), text);
+        }
+        for json in [r#""1e999""#, r#"{"a\"1e999": "\\"}"#, "[1e308, -0.0]"] {
+            assert_eq!(mend_numbers(json), json);
         }
     }
 

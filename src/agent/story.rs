@@ -9,6 +9,7 @@ use super::hook::{HookEvent, parse};
 use super::transcript::{self, Used};
 use super::watch::EndedBy;
 use crate::event::{AgentEvent, Finished, Speaker, Started};
+use crate::lenient::read_json;
 
 /// What a session has told so far.
 #[derive(Debug)]
@@ -74,19 +75,20 @@ impl Story {
         event: &[u8],
         listen: &mut dyn FnMut(&AgentEvent<'_>),
     ) -> Option<Course> {
-        let event = String::from_utf8_lossy(event);
-        let (event, transcript) = parse(&event)?;
-        if !transcript.as_os_str().is_empty() {
-            self.transcript = transcript;
-        }
-        self.begun = true;
-        let course = match event {
-            HookEvent::TurnOver { .. } => Course::TurnOver,
-            HookEvent::AsksPermission { .. } | HookEvent::Waits { .. } => Course::Waits,
-            _ => Course::Goes,
-        };
-        self.take(event, listen);
-        Some(course)
+        read_json(event, |event| {
+            let (event, transcript) = parse(event)?;
+            if !transcript.as_os_str().is_empty() {
+                self.transcript = transcript;
+            }
+            self.begun = true;
+            let course = match event {
+                HookEvent::TurnOver { .. } => Course::TurnOver,
+                HookEvent::AsksPermission { .. } | HookEvent::Waits { .. } => Course::Waits,
+                _ => Course::Goes,
+            };
+            self.take(event, listen);
+            Some(course)
+        })
     }
 
     fn take(&mut self, event: HookEvent<'_>, listen: &mut dyn FnMut(&AgentEvent<'_>)) {
@@ -258,6 +260,12 @@ mod tests {
         let expected =
             [Some(Course::Goes), Some(Course::Waits), Some(Course::TurnOver), None, None];
         assert_eq!(courses, expected);
+    }
+
+    #[test]
+    fn a_number_that_nothing_can_hold_does_not_cost_an_event() {
+        let stop = "{'hook_event_name':'Stop','last_assistant_message':'Bye.','error':1e999}";
+        assert_eq!(told(&[START, PROMPT, stop]).0[2], Some(Course::TurnOver));
     }
 
     #[test]

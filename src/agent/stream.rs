@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::wire::{Block, Event, Line, Message, RateLimitInfo};
 use crate::event::{AgentEvent, Finished, LimitStatus, RateLimit, Speaker, Started};
-use crate::lenient::{Number, Object};
+use crate::lenient::{Number, Object, read_json};
 
 /// Reads the lines of one session, in order.
 #[derive(Debug, Default)]
@@ -37,20 +37,11 @@ impl Parser {
         if !line.starts_with(b"{") {
             return false;
         }
-        // One check of the whole line is cheaper than one of each text in it, and a broken character
-        // is no reason to lose a verdict.
-        let line = match std::str::from_utf8(line) {
-            Ok(line) => Cow::Borrowed(line),
-            Err(_) => String::from_utf8_lossy(line),
-        };
-        match serde_json::from_str(&line) {
-            Ok(line) => self.dispatch(line, emit),
-            Err(_) => match mend_surrogates(&line).as_deref().map(serde_json::from_str) {
-                Some(Ok(line)) => self.dispatch(line, emit),
-                Some(Err(_)) | None => return false,
-            },
-        }
-        true
+        read_json(line, |line| {
+            self.dispatch(serde_json::from_str(line).ok()?, emit);
+            Some(())
+        })
+        .is_some()
     }
 
     fn dispatch<'a>(&mut self, line: Line<'a>, emit: &mut dyn FnMut(AgentEvent<'_>)) {
@@ -154,36 +145,6 @@ impl Parser {
             }
         }
     }
-}
-
-/// The line with every half of a surrogate pair replaced, as is left of an emoji that was cut in two;
-/// none if there is no such half.
-fn mend_surrogates(line: &str) -> Option<String> {
-    let unit = |text: &str| {
-        let digits = text.strip_prefix("\\u")?.get(..4)?;
-        u16::from_str_radix(digits, 16).ok()
-    };
-    let mut mended = String::new();
-    let mut rest = line;
-    while let Some(at) = rest.find('\\') {
-        let (before, escape) = rest.split_at(at);
-        mended.push_str(before);
-        let length = match unit(escape) {
-            Some(0xd800..=0xdbff) if matches!(unit(&escape[6..]), Some(0xdc00..=0xdfff)) => 12,
-            Some(0xd800..=0xdfff) => {
-                mended.push_str("\\ufffd");
-                rest = &escape[6..];
-                continue;
-            }
-            Some(_) => 6,
-            // Any other escape is two characters, of which the second may be longer than a byte.
-            None => 1 + escape[1..].chars().next().map_or(0, char::len_utf8),
-        };
-        mended.push_str(&escape[..length]);
-        rest = &escape[length..];
-    }
-    mended.push_str(rest);
-    (mended != line).then_some(mended)
 }
 
 /// How much of a whole block came in pieces before. What is left goes to the next block.

@@ -255,6 +255,17 @@ fn half_of_an_emoji_does_not_cost_the_line() {
 }
 
 #[test]
+fn a_number_that_nothing_can_hold_does_not_cost_the_line() {
+    let line = r#"{"type":"result","subtype":"success","duration_ms":1e999,"num_turns":-1e999,
+        "usage":{"input_tokens":1e400},"model":1e999,"total_cost_usd":0.5,"result":"1e999 \" 1e999"}"#;
+    let mut observer = Observer::new();
+    assert!(Parser::new().parse(line.as_bytes(), &mut |event| observer.observe(&event)));
+    let facts = observer.into_facts(None);
+    assert_eq!((facts.trouble, facts.cost_usd, facts.turns), (None, 0.5, 0));
+    assert_eq!(facts.result.as_deref(), Some("1e999 \" 1e999"));
+}
+
+#[test]
 fn an_odd_block_does_not_cost_its_neighbours() {
     for odd in ["null", "1", "\"text\"", "[]", "{\"type\": 7}"] {
         let line = format!(

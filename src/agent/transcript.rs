@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::lines::Lines;
 use super::wire::Message;
 use crate::event::{AgentEvent, Speaker};
-use crate::lenient::{Number, Object, Text, Truth};
+use crate::lenient::{Number, Object, Text, Truth, read_json};
 
 /// What a session has used.
 #[derive(Debug, Default, PartialEq)]
@@ -57,6 +57,10 @@ struct Usage {
 /// Reads a transcript: what the agent itself said goes to `emit`. One that can't be read is empty.
 pub(super) fn read(path: &Path, emit: &mut dyn FnMut(&AgentEvent<'_>)) -> Used {
     let mut reading = Reading::default();
+    // Who tells us the path may tell any: a pipe would be waited for, and a device might never end.
+    if !fs::metadata(path).is_ok_and(|found| found.is_file()) {
+        return reading.used;
+    }
     let Ok(mut file) = File::open(path) else { return reading.used };
     let mut lines = Lines::default();
     let mut buffer = vec![0; 64 << 10];
@@ -75,12 +79,15 @@ struct Reading {
 
 impl Reading {
     fn line(&mut self, line: &[u8], emit: &mut dyn FnMut(&AgentEvent<'_>)) {
-        let Ok(line) = serde_json::from_slice::<Line<'_>>(line) else { return };
-        match line.kind.as_str() {
-            "assistant" if !line.is_sidechain.0 => self.assistant(line, emit),
-            "cost-state" => self.account(line),
-            _ => {}
-        }
+        read_json(line, |line| {
+            let line: Line<'_> = serde_json::from_str(line).ok()?;
+            match line.kind.as_str() {
+                "assistant" if !line.is_sidechain.0 => self.assistant(line, emit),
+                "cost-state" => self.account(line),
+                _ => {}
+            }
+            Some(())
+        });
     }
 
     fn assistant(&mut self, line: Line<'_>, emit: &mut dyn FnMut(&AgentEvent<'_>)) {
@@ -107,7 +114,8 @@ impl Reading {
     /// The last account counts: it is written again and again.
     fn account(&mut self, line: Line<'_>) {
         let used = &mut self.used;
-        used.cost_usd = line.total_cost_usd.0.filter(|cost| cost.is_finite()).unwrap_or(0.0);
+        let cost = line.total_cost_usd.0.filter(|cost| cost.is_finite() && *cost > 0.0);
+        used.cost_usd = cost.unwrap_or(0.0);
         used.duration = Duration::from_millis(line.total_duration.count());
         (used.input_tokens, used.output_tokens) = (0, 0);
         let models = line.model_usage.0.unwrap_or_default();
@@ -179,5 +187,28 @@ mod tests {
         assert_eq!(said, [""; 0]);
         assert_eq!(used.cost_usd, 0.0);
         assert_eq!(read(Path::new("/nowhere"), &mut |_| unreachable!()), Used::default());
+    }
+
+    #[test]
+    fn what_can_not_be_read_costs_no_more_than_itself() {
+        let (said, used) = transcript(
+            "{\"type\":\"assistant\",\"error\":1e999,\"message\":{\"content\":\"\\ud83d so\"}}\n\
+             {\"type\":\"cost-state\",\"totalCostUSD\":0.5,\"totalDuration\":-1e999}\n",
+        );
+        assert_eq!(said, ["\u{fffd} so"]);
+        assert_eq!(used.cost_usd, 0.5);
+        let (_, used) = transcript("{\"type\":\"cost-state\",\"totalCostUSD\":-1}");
+        assert_eq!(used.cost_usd, 0.0);
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_waited_for() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let pipe = directory.path().join("pipe");
+        let mode = rustix::fs::Mode::RWXU;
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        for path in [&*pipe, Path::new("/dev/zero"), directory.path()] {
+            assert_eq!(read(path, &mut |_| unreachable!()), Used::default());
+        }
     }
 }
