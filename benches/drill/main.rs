@@ -9,14 +9,23 @@ mod contention;
 mod crash;
 mod crew;
 mod faults;
+mod fuzz;
 #[path = "../../tests/it/harness.rs"]
 #[expect(dead_code, reason = "the tests use the rest of it")]
 mod harness;
+#[path = "../../tests/it/harness.rs"]
+#[expect(dead_code, reason = "the tests use the rest of it")]
+mod harness;
+mod others;
 mod pipes;
 mod processes;
 #[path = "../../tests/it/random.rs"]
 mod random;
+#[path = "../../tests/it/random.rs"]
+mod random;
 mod report;
+mod report;
+mod scale;
 #[path = "../../tests/it/shim.rs"]
 mod shim;
 mod syscalls;
@@ -96,6 +105,7 @@ const DRILLS: &[Drill] = &[
         run: worker::killed,
     },
 ];
+const DRILLS: &[Drill] = &[fuzz::DRILL, scale::DRILL, others::DRILL];
 
 /// How much of it.
 struct Dose {
@@ -112,6 +122,9 @@ impl Dose {
 
 fn main() -> Result<ExitCode> {
     if let Some(exit) = ralph::agent::backstage(std::env::args_os().skip(1)) {
+        return Ok(exit);
+    }
+    if let Some(exit) = fuzz::worker(std::env::args().skip(1)) {
         return Ok(exit);
     }
     let order = Order::parse(std::env::args().skip(1))?;

@@ -9,6 +9,9 @@ mod converse;
 mod descendants;
 mod descriptors;
 mod dialog;
+#[cfg(feature = "test-programs")]
+#[doc(hidden)]
+pub mod drill;
 mod facts;
 mod foreground;
 mod hook;

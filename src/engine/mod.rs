@@ -45,6 +45,9 @@ use heartbeat::Heartbeat;
 use helm::Helm;
 use model::Record;
 
+#[cfg(feature = "test-programs")]
+#[doc(hidden)]
+pub use checklist::ticked_off;
 pub use clock::Clock;
 pub use lock::{Holder, TreeHeld, TreeLock};
 pub use model::Strategy;
