@@ -183,7 +183,7 @@ impl Place {
         }
         let some = self.some.to_string();
         command.args(arguments.iter().map(|it| if *it == "ID" { some.as_str() } else { *it }));
-        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command
     }
 

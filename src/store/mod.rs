@@ -2,6 +2,7 @@
 //! follows from them beside the facts; it has never heard of prompts or colours.
 
 mod add;
+mod around;
 mod attempts;
 mod build;
 mod check;

@@ -1,13 +1,13 @@
 //! The whole graph in memory, for what looks at all of it: listings, trees, searches for loops.
 
 use anyhow::{Result, anyhow};
-use rusqlite::Transaction;
+use rusqlite::{Row, Transaction};
 
 use super::Store;
 use super::order::describe;
 use super::resolve;
 use crate::dag::{Derived, Graph, Kind, Labels, Node, Snapshot, Span, Status, Summary};
-use crate::hint::HintExt;
+use crate::hint::Hinted;
 use crate::time::Timestamp;
 
 /// The graph with its order. Tasks are named by their index, in the order of creation.
@@ -77,40 +77,53 @@ impl Topology {
 }
 
 fn find(seqs: &[i64], seq: i64) -> Result<usize> {
-    seqs.binary_search(&seq)
-        .map_err(|_| anyhow!("the database refers to a task that is not there"))
-        .hint("run `ralph doctor` to see what is wrong with it")
+    seqs.binary_search(&seq).map_err(|_| missing())
+}
+
+/// A task that is referred to is not there.
+pub(super) fn missing() -> anyhow::Error {
+    Hinted {
+        source: anyhow!("the database refers to a task that is not there"),
+        hint: "run `ralph doctor` to see what is wrong with it".into(),
+    }
+    .into()
+}
+
+/// The columns that `summary` reads.
+pub(super) const SUMMARY: &str = "id, title, priority, feature, reason, not_before,
+     (select count(*) from attempts where task = tasks.seq)";
+/// How many these are.
+pub(super) const SUMMARIES: usize = 7;
+
+pub(super) fn summary(row: &Row<'_>) -> rusqlite::Result<Summary> {
+    Ok(Summary {
+        id: row.get(0)?,
+        title: row.get(1)?,
+        priority: row.get(2)?,
+        feature: row.get(3)?,
+        reason: row.get(4)?,
+        not_before: row.get(5)?,
+        attempts: row.get(6)?,
+    })
+}
+
+/// All tasks as they are now.
+pub(super) fn load(tx: &Transaction<'_>, now: Timestamp) -> Result<Snapshot> {
+    let topology = Topology::load_at(tx, Some(now))?;
+    let derived = topology.derive(tx)?;
+    let (count, graph) = (topology.seqs.len(), topology.graph);
+    let mut query = tx.prepare(&format!("select {SUMMARY} from tasks order by seq"))?;
+    let mut tasks = Vec::with_capacity(count);
+    for task in query.query_map([], summary)? {
+        tasks.push(task?);
+    }
+    Ok(Snapshot { tasks, graph, derived })
 }
 
 impl Store {
     /// All tasks as they are now.
     pub fn snapshot(&self, now: Timestamp) -> Result<Snapshot> {
-        self.read(|tx| {
-            let topology = Topology::load_at(tx, Some(now))?;
-            let derived = topology.derive(tx)?;
-            let (count, graph) = (topology.seqs.len(), topology.graph);
-            let mut query = tx.prepare(
-                "select id, title, priority, feature, reason, not_before,
-                     (select count(*) from attempts where task = tasks.seq)
-                 from tasks
-                 order by seq",
-            )?;
-            let mut tasks = Vec::with_capacity(count);
-            for task in query.query_map([], |row| {
-                Ok(Summary {
-                    id: row.get(0)?,
-                    title: row.get(1)?,
-                    priority: row.get(2)?,
-                    feature: row.get(3)?,
-                    reason: row.get(4)?,
-                    not_before: row.get(5)?,
-                    attempts: row.get(6)?,
-                })
-            })? {
-                tasks.push(task?);
-            }
-            Ok(Snapshot { tasks, graph, derived })
-        })
+        self.read(|tx| load(tx, now))
     }
 
     /// The index in a snapshot of the task that this text means.

@@ -59,6 +59,49 @@ impl Bench {
     fn assert_consistent(&self) {
         assert_eq!(self.store.check().unwrap(), []);
     }
+
+    /// Asserts that a task by itself looks as it does among all others.
+    #[track_caller]
+    fn assert_alone_as_among_all(&self, now: Timestamp) {
+        let all = self.store.snapshot(now).unwrap();
+        for task in 0..all.tasks.len() {
+            let id = all.tasks[task].id.to_string();
+            let (around, index) = self.store.snapshot_around(&id, now).unwrap();
+            assert_eq!(looks(&around, index), looks(&all, task));
+        }
+        let next = self.store.snapshot_of_next(None, now).unwrap();
+        let next = next.map(|(alone, index)| {
+            assert!(alone.waiting_on(index).is_empty());
+            let blockers = alone.graph.blockers(index);
+            assert!(blockers.map(|task| alone.state(task)).all(|state| state == State::Done));
+            (alone.tasks[index].id, alone.state(index), alone.graph.blockers(index).count())
+        });
+        let expected = all
+            .ready()
+            .first()
+            .map(|&index| (all.tasks[index].id, State::Ready, all.graph.blockers(index).count()));
+        assert_eq!(next, expected);
+    }
+}
+
+/// All that is shown of a task.
+fn looks(snapshot: &Snapshot, task: usize) -> String {
+    let graph = &snapshot.graph;
+    let name = |task: usize| (snapshot.tasks[task].id, snapshot.state(task));
+    let mut inside: Vec<_> = snapshot.inside(task).into_iter().map(name).collect();
+    if snapshot.kind(task) == Kind::Work {
+        inside.clear();
+    }
+    let waiting_on: Vec<_> = snapshot.waiting_on(task).into_iter().map(name).collect();
+    let blockers: Vec<_> = graph.blockers(task).map(name).collect();
+    let blocked: Vec<_> = graph.blocked(task).map(name).collect();
+    let groups: Vec<_> = graph.lineage(task).map(|group| snapshot.tasks[group].id).collect();
+    format!(
+        "{:?} {:?} {} {inside:?}, waits for {blockers:?} {waiting_on:?}, needed by {blocked:?}, in {groups:?}",
+        snapshot.tasks[task],
+        name(task),
+        snapshot.derived.can_finish[task],
+    )
 }
 
 fn titled(title: &str) -> NewTask {
@@ -218,6 +261,10 @@ proptest! {
             bench.perform(operation);
             bench.assert_consistent();
         }
+        // What is put off is due by then.
+        for later in [Duration::ZERO, Duration::from_secs(1_000_000)] {
+            bench.assert_alone_as_among_all(bench.now.plus(later));
+        }
     }
 
     #[test]
@@ -239,6 +286,27 @@ proptest! {
             prop_assert_eq!(snapshot.state(task) == State::Done, snapshot.derived.can_finish[task]);
         }
     }
+}
+
+#[test]
+fn a_task_with_thousands_around_it_looks_the_same_by_itself() {
+    let mut bench = Bench::new();
+    let first = bench.add(titled("first"));
+    let group = bench.add(NewTask { group: true, ..titled("group") });
+    let fan: Vec<NewTask> = (0..2_500)
+        .map(|_| NewTask { after: vec![first.to_string()], ..inside(group, "x") })
+        .collect();
+    let ids = bench.store.add_tasks(&fan, None, bench.now).unwrap();
+    let after = ids.iter().map(TaskId::to_string).collect();
+    let last = bench.add(NewTask { after, ..titled("last") });
+    let all = bench.snapshot();
+    for task in [first, group, ids[7], last] {
+        let (around, index) = bench.store.snapshot_around(&task.to_string(), bench.now).unwrap();
+        let place = all.tasks.iter().position(|it| it.id == task).unwrap();
+        assert_eq!(looks(&around, index), looks(&all, place));
+    }
+    let (next, _) = bench.store.snapshot_of_next(None, bench.now).unwrap().unwrap();
+    assert_eq!(next.tasks.len(), 1, "what waits for it does not matter");
 }
 
 #[test]

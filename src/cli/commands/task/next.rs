@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 
 use crate::cli::commands::feature_names;
 use crate::cli::exit::Exit;
@@ -19,20 +19,22 @@ pub(super) fn run(
     out: &mut dyn Write,
 ) -> Result<Exit> {
     let store = setup.store()?;
-    let snapshot = store.snapshot(Timestamp::now())?;
+    let now = Timestamp::now();
     let feature = feature.map(|name| store.feature(name)).transpose()?.map(|feature| feature.id);
-    let is_wanted = |&task: &usize| feature.is_none() || snapshot.tasks[task].feature == feature;
-    let next = snapshot.ready().into_iter().find(is_wanted);
-    let task = next.map(|index| store.task(snapshot.tasks[index].id)).transpose()?.flatten();
-    let (Some(index), Some(task)) = (next, task) else {
+    let Some((snapshot, index)) = store.snapshot_of_next(feature, now)? else {
         if json {
             json::write(out, &())?;
         }
+        let snapshot = store.snapshot(now)?;
+        let is_wanted =
+            |task: &usize| feature.is_none() || snapshot.tasks[*task].feature == feature;
         let wanted = (0..snapshot.tasks.len()).filter(is_wanted).collect();
         return Ok(explain_nothing(&snapshot, wanted, setup));
     };
     let features = feature_names(&store)?;
     if json {
+        let id = snapshot.tasks[index].id;
+        let task = store.task(id)?.ok_or_else(|| anyhow!("`{id}` was deleted just now"))?;
         json::write(out, &TaskView::new(&task, &snapshot, index, &features))?;
     } else {
         list::write(out, &snapshot, &[index], &features, setup.terminal())?;

@@ -15,8 +15,7 @@ use crate::ui::show::{self, Detail};
 pub(super) fn run(one: &OneTask, setup: &Setup, out: &mut dyn Write) -> Result<Exit> {
     let store = setup.store()?;
     let now = Timestamp::now();
-    let snapshot = store.snapshot(now)?;
-    let index = store.find_in(&snapshot, &one.id)?;
+    let (snapshot, index) = store.snapshot_around(&one.id, now)?;
     let id = snapshot.tasks[index].id;
     let task = store.task(id)?.ok_or_else(|| anyhow!("`{id}` was deleted just now"))?;
     let (attempts, log) = (store.attempts(id)?, store.task_log(id)?);
