@@ -9,16 +9,23 @@ use ralph::store::NewTask;
 use ralph::time::Timestamp;
 use rusqlite::Connection;
 
-use crate::Dose;
 use crate::harness::Project;
 use crate::random::Random;
 use crate::report::Row;
+use crate::{Dose, Drill};
+
+pub(crate) const DRILL: Drill = Drill {
+    name: "contention",
+    about: "16 processes add, join, claim, finish and reset at random in one database, as runs \
+            and the people around them do.",
+    run: drill,
+};
 
 const WORKERS: usize = 16;
 /// One of so many tasks is there before the workers come.
 const BEFORE: usize = 5;
 
-pub(crate) fn drill(dose: &mut Dose) -> Result<Vec<Row>> {
+fn drill(dose: &mut Dose) -> Result<Vec<Row>> {
     let tasks = dose.of(10_000, 2_000);
     let crowd = work(WORKERS, tasks, &mut dose.random)?;
     let alone = work(1, tasks, &mut dose.random)?;

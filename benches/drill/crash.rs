@@ -12,13 +12,20 @@ use ralph::engine::TreeLock;
 use ralph::time::Timestamp;
 use rustix::process::Signal;
 
-use crate::Dose;
 use crate::harness::{Background, DEADLINE, Project, wait_until, working_sandboxes};
 use crate::processes::{self, Process};
 use crate::random::Random;
 use crate::report::Row;
+use crate::{Dose, Drill};
 use graph::Dag;
 use rules::{MAX_RETRIES, Rule, Rules, Site};
+
+pub(crate) const DRILL: Drill = Drill {
+    name: "crash",
+    about: "Runs over random DAGs of which ralph, its agents or both are killed with `kill -9` at \
+            random moments; everything is checked after each kill.",
+    run: drill,
+};
 
 /// No run is left alone for longer than this, in microseconds.
 const LONGEST: u64 = 500_000;
@@ -27,7 +34,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// How long it is waited for.
 const AFTERMATH: Duration = Duration::from_secs(5);
 
-pub(crate) fn drill(dose: &mut Dose) -> Result<Vec<Row>> {
+fn drill(dose: &mut Dose) -> Result<Vec<Row>> {
     let rounds = dose.of(1_000, 40);
     let mut tally = Tally::default();
     let began = Instant::now();

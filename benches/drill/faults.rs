@@ -10,12 +10,18 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use rusqlite::Connection;
 
-use crate::Dose;
 use crate::calls::{Call, Ended, Expected, Fault, Files, Start, Tally, World, settle};
 use crate::crew;
 use crate::harness::RALPH;
 use crate::report::Row;
 use crate::shim::Shim;
+use crate::{Dose, Drill};
+
+pub(crate) const DRILL: Drill = Drill {
+    name: "faults",
+    about: "Every command while something is wrong with the machine, and again when it is not.",
+    run: run,
+};
 
 const DATABASE: &str = ".ralph/progress.db";
 const WAL: &str = ".ralph/progress.db-wal";
@@ -39,7 +45,7 @@ const READ_ONLY: &str = r#"
     exec "$@""#;
 const GONE: &str = r#"mkdir gone && cd gone && rmdir ../gone && exec "$@""#;
 
-pub(crate) fn run(dose: &mut Dose) -> Result<Vec<Row>> {
+fn run(dose: &mut Dose) -> Result<Vec<Row>> {
     let plan = Plan::new(dose);
     let mut tally = Tally::default();
     let mut skipped = Vec::new();

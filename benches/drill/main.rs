@@ -13,17 +13,11 @@ mod fuzz;
 #[path = "../../tests/it/harness.rs"]
 #[expect(dead_code, reason = "the tests use the rest of it")]
 mod harness;
-#[path = "../../tests/it/harness.rs"]
-#[expect(dead_code, reason = "the tests use the rest of it")]
-mod harness;
 mod others;
 mod pipes;
 mod processes;
 #[path = "../../tests/it/random.rs"]
 mod random;
-#[path = "../../tests/it/random.rs"]
-mod random;
-mod report;
 mod report;
 mod scale;
 #[path = "../../tests/it/shim.rs"]
@@ -51,61 +45,20 @@ struct Drill {
 }
 
 const DRILLS: &[Drill] = &[
-    Drill {
-        name: "crash",
-        about: "Runs over random DAGs of which ralph, its agents or both are killed with `kill -9` at \
-                random moments; everything is checked after each kill.",
-        run: crash::drill,
-    },
-    Drill {
-        name: "contention",
-        about: "16 processes add, join, claim, finish and reset at random in one database, as runs \
-                and the people around them do.",
-        run: contention::drill,
-    },
-    Drill {
-        name: "faults",
-        about: "Every command while something is wrong with the machine, and again when it is not.",
-        run: faults::run,
-    },
-    Drill {
-        name: "syscalls",
-        about: "Each call of the system that a command makes fails, one after the other.",
-        run: syscalls::run,
-    },
-    Drill {
-        name: "pipes",
-        about: "Whoever reads what a command prints goes away, or there never was anybody.",
-        run: pipes::run,
-    },
-    Drill {
-        name: "worker-late",
-        about: "A run is stopped (SIGSTOP) past its lease, and continued: what it then says is refused.",
-        run: worker::late,
-    },
-    Drill {
-        name: "worker-pid",
-        about: "The pid of a process that has nothing to do with it is recorded as a run's: it is never \
-                signalled.",
-        run: worker::bystander,
-    },
-    Drill {
-        name: "worker-leaks",
-        about: "One run whose agents leave processes and descriptors behind in each iteration.",
-        run: worker::leaks,
-    },
-    Drill {
-        name: "worker-stopped",
-        about: "Processes of a session are stopped (SIGSTOP): the run notices by their silence and goes on.",
-        run: worker::stopped,
-    },
-    Drill {
-        name: "worker-killed",
-        about: "Processes of a session are killed as for want of memory: that is recorded and tried again.",
-        run: worker::killed,
-    },
+    crash::DRILL,
+    contention::DRILL,
+    worker::LATE,
+    worker::BYSTANDER,
+    worker::LEAKS,
+    worker::STOPPED,
+    worker::KILLED,
+    faults::DRILL,
+    syscalls::DRILL,
+    pipes::DRILL,
+    fuzz::DRILL,
+    scale::DRILL,
+    others::DRILL,
 ];
-const DRILLS: &[Drill] = &[fuzz::DRILL, scale::DRILL, others::DRILL];
 
 /// How much of it.
 struct Dose {

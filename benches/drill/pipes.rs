@@ -8,11 +8,17 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use crate::Dose;
 use crate::calls::{Call, Ended, Expected, Fault, Tally, World, lossy};
 use crate::crew;
 use crate::harness::{DEADLINE, RALPH, wait_until};
 use crate::report::Row;
+use crate::{Dose, Drill};
+
+pub(crate) const DRILL: Drill = Drill {
+    name: "pipes",
+    about: "Whoever reads what a command prints goes away, or there never was anybody.",
+    run: run,
+};
 
 /// Where stdout or stderr leads.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -42,7 +48,7 @@ const DRAINS: &[(Drain, Drain)] = &[
     (Drain::Full, Drain::Full),
 ];
 
-pub(crate) fn run(dose: &mut Dose) -> Result<Vec<Row>> {
+fn run(dose: &mut Dose) -> Result<Vec<Row>> {
     let (rounds, stride) = (dose.of(5, 1), dose.of(1, 4));
     let mut tally = Tally::default();
     for theirs in crew::work(|worker, size| {

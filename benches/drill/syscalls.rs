@@ -3,11 +3,17 @@
 
 use anyhow::Result;
 
-use crate::Dose;
 use crate::calls::{Call, Expected, Fault, Tally, World};
 use crate::crew;
 use crate::report::Row;
 use crate::shim::{Failure, KINDS, Shim};
+use crate::{Dose, Drill};
+
+pub(crate) const DRILL: Drill = Drill {
+    name: "syscalls",
+    about: "Each call of the system that a command makes fails, one after the other.",
+    run: run,
+};
 
 const ERRORS: &[(&str, i32)] = &[("ENOSPC", 28), ("EIO", 5), ("EACCES", 13)];
 /// Of how many failures the short form tries one.
@@ -16,7 +22,7 @@ const SPARSE_READS: usize = 199;
 /// How many calls of a kind are let fail at the most.
 const MOST: usize = 200;
 
-pub(crate) fn run(dose: &mut Dose) -> Result<Vec<Row>> {
+fn run(dose: &mut Dose) -> Result<Vec<Row>> {
     if Shim::compile(tempfile::TempDir::new()?.path())?.is_none() {
         return Ok(vec![Row::skipped("calls that fail", "no LD_PRELOAD or no C compiler here")]);
     }

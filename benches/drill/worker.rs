@@ -15,11 +15,11 @@ use rustix::process::Signal;
 use crate::harness::{Background, DEADLINE, Project, wait_until};
 use crate::processes::{self, Process};
 
-pub(crate) use bystander::drill as bystander;
-pub(crate) use killed::drill as killed;
-pub(crate) use late::drill as late;
-pub(crate) use leaks::drill as leaks;
-pub(crate) use stopped::drill as stopped;
+pub(crate) use bystander::DRILL as BYSTANDER;
+pub(crate) use killed::DRILL as KILLED;
+pub(crate) use late::DRILL as LATE;
+pub(crate) use leaks::DRILL as LEAKS;
+pub(crate) use stopped::DRILL as STOPPED;
 
 /// Waits for a line of a run that contains this.
 fn wait_for_line(run: &Background, text: &str) -> Result<()> {

@@ -10,10 +10,17 @@ use ralph::store::{LEASE, NewRun, NewTask, Target};
 use ralph::time::Timestamp;
 use rustix::process::Signal;
 
-use crate::Dose;
 use crate::harness::{Background, Project, check_rules};
 use crate::processes::Process;
 use crate::report::Row;
+use crate::{Dose, Drill};
+
+pub(crate) const DRILL: Drill = Drill {
+    name: "worker-pid",
+    about: "The pid of a process that has nothing to do with it is recorded as a run's: it is never \
+            signalled.",
+    run: drill,
+};
 
 /// What takes back claims, tidies up, or works.
 const COMMANDS: &[&[&str]] = &[
@@ -29,7 +36,7 @@ const COMMANDS: &[&[&str]] = &[
     &["loop", "1", "Do it"],
 ];
 
-pub(crate) fn drill(dose: &mut Dose) -> Result<Vec<Row>> {
+fn drill(dose: &mut Dose) -> Result<Vec<Row>> {
     let (mut signals, mut commands, mut kept) = (0, 0, 0);
     for _ in 0..dose.of(5, 1) {
         for record in Record::ALL {

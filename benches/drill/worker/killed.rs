@@ -9,12 +9,18 @@ use ralph::dag::{Outcome, Status};
 use rustix::process::Signal;
 
 use super::{process_below, story, wait_for_line};
-use crate::Dose;
 use crate::harness::{FAKE_CLAUDE, Project, check_rules};
 use crate::processes::{self, Process};
 use crate::report::Row;
+use crate::{Dose, Drill};
 
-pub(crate) fn drill(dose: &mut Dose) -> Result<Vec<Row>> {
+pub(crate) const DRILL: Drill = Drill {
+    name: "worker-killed",
+    about: "Processes of a session are killed as for want of memory: that is recorded and tried again.",
+    run: drill,
+};
+
+fn drill(dose: &mut Dose) -> Result<Vec<Row>> {
     let times = dose.of(20, 2);
     let mut rows = vec![Row::told("times each", times)];
     for case in Case::ALL {

@@ -12,12 +12,18 @@ use ralph::time::Timestamp;
 use rustix::process::Signal;
 
 use super::{process_below, seconds, stop, story, wait_for_line};
-use crate::Dose;
 use crate::harness::{Background, DEADLINE, Project, check_rules, wait_until};
 use crate::processes::{self, Process};
 use crate::report::Row;
+use crate::{Dose, Drill};
 
-pub(crate) fn drill(dose: &mut Dose) -> Result<Vec<Row>> {
+pub(crate) const DRILL: Drill = Drill {
+    name: "worker-late",
+    about: "A run is stopped (SIGSTOP) past its lease, and continued: what it then says is refused.",
+    run: drill,
+};
+
+fn drill(dose: &mut Dose) -> Result<Vec<Row>> {
     let times = dose.of(10, 1);
     let mut wrong = [const { Vec::new() }; 4];
     for _ in 0..times {

@@ -8,17 +8,23 @@ use anyhow::{Context, Result, ensure};
 use ralph::store::NewTask;
 use ralph::time::Timestamp;
 
-use crate::Dose;
 use crate::harness::{Background, DEADLINE, Project, check_rules, wait_until};
 use crate::processes::{self, Process};
 use crate::report::Row;
+use crate::{Dose, Drill};
+
+pub(crate) const DRILL: Drill = Drill {
+    name: "worker-leaks",
+    about: "One run whose agents leave processes and descriptors behind in each iteration.",
+    run: drill,
+};
 
 /// The iterations of which it is looked at the first, when all that is made once was made.
 const FIRST: usize = 5;
 /// How much larger ralph may be at the end, in kilobytes.
 const GROWTH: u64 = 1_024;
 
-pub(crate) fn drill(dose: &mut Dose) -> Result<Vec<Row>> {
+fn drill(dose: &mut Dose) -> Result<Vec<Row>> {
     let iterations = dose.of(500, 25);
     let project = Project::new();
     let tasks: Vec<NewTask> = (0..iterations)

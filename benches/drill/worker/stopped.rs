@@ -7,10 +7,16 @@ use anyhow::{Context, Result, anyhow};
 use ralph::dag::{Outcome, Status};
 
 use super::{process_below, seconds, stop, story, wait_for_line};
-use crate::Dose;
 use crate::harness::{DEADLINE, Project, check_rules, wait_until};
 use crate::processes::{self, Process};
 use crate::report::Row;
+use crate::{Dose, Drill};
+
+pub(crate) const DRILL: Drill = Drill {
+    name: "worker-stopped",
+    about: "Processes of a session are stopped (SIGSTOP): the run notices by their silence and goes on.",
+    run: drill,
+};
 
 /// The silence that is allowed.
 const SILENCE: Duration = Duration::from_secs(1);
@@ -19,7 +25,7 @@ const GRACE: Duration = Duration::from_secs(5);
 /// What a busy machine may add.
 const SLACK: Duration = Duration::from_secs(3);
 
-pub(crate) fn drill(_: &mut Dose) -> Result<Vec<Row>> {
+fn drill(_: &mut Dose) -> Result<Vec<Row>> {
     thread::scope(|scope| {
         let cases = Case::ALL.map(|case| (case, scope.spawn(move || case.play())));
         let mut rows = Vec::new();
