@@ -122,10 +122,11 @@ impl Mix {
             2 => Outcome::Interrupted,
             _ => Outcome::Done,
         };
-        let (task, to) = (claim.task, now());
-        let kept = match self.worker.finish(claim, outcome) {
-            Ok(()) => "kept",
-            Err(error) if error.is::<ClaimLost>() => "lost",
+        let (task, ends) = (claim.task, now());
+        // It was ours when we began to finish it; or it was taken from us, at the latest while we did.
+        let (kept, to) = match self.worker.finish(claim, outcome) {
+            Ok(()) => ("kept", ends),
+            Err(error) if error.is::<ClaimLost>() => ("lost", now()),
             Err(error) => return Err(error),
         };
         Ok(writeln!(self.report, "held {task} {asked} {from} {to} {kept}")?)
