@@ -397,23 +397,38 @@ impl Tally {
 
     /// The rows of a document; what was found is told on stderr.
     pub(crate) fn rows(&self) -> Vec<Row> {
+        use Wrong::{After, Damage, End, Half, Success, Words};
+        let mut rows = vec![
+            Row::told("calls of ralph", self.calls),
+            Row::told("worked all the same", self.worked),
+            Row::told("a clear error, nothing changed, and it works afterwards", self.refused),
+            Row::told("a clear error that what was done can't be told or cleaned up", self.late),
+        ];
+        rows.extend(self.rows_of(&[End, Words, Half, Success, Damage, After]));
+        rows
+    }
+
+    /// The rows about what must never be.
+    pub(crate) fn rows_of(&self, wrongs: &[Wrong]) -> Vec<Row> {
         const SHOWN: usize = 30;
         for (_, finding) in self.findings.iter().take(SHOWN) {
             let _ = writeln!(std::io::stderr(), "FOUND {finding}\n");
         }
         let count = |wrong| self.findings.iter().filter(|it| it.0 == wrong).count();
-        vec![
-            Row::told("calls of ralph", self.calls),
-            Row::told("worked all the same", self.worked),
-            Row::told("a clear error, nothing changed, and it works afterwards", self.refused),
-            Row::told("a clear error that what was done can't be told or cleaned up", self.late),
-            Row::never("panics, deaths by a signal, hangs", count(Wrong::End)),
-            Row::never("errors not in clear and true words", count(Wrong::Words)),
-            Row::never("changes by halves", count(Wrong::Half)),
-            Row::never("successes that are none", count(Wrong::Success)),
-            Row::never("databases that break a rule", count(Wrong::Damage)),
-            Row::never("calls that do not work when all is well again", count(Wrong::After)),
-        ]
+        wrongs.iter().map(|&wrong| Row::never(wrong.sentence(), count(wrong))).collect()
+    }
+}
+
+impl Wrong {
+    fn sentence(self) -> &'static str {
+        match self {
+            Wrong::End => "panics, deaths by a signal, hangs",
+            Wrong::Words => "errors not in clear and true words",
+            Wrong::Half => "changes by halves",
+            Wrong::Success => "successes that are none",
+            Wrong::Damage => "databases that break a rule",
+            Wrong::After => "calls that do not work when all is well again",
+        }
     }
 }
 

@@ -8,6 +8,7 @@ mod calls;
 mod contention;
 mod crash;
 mod crew;
+mod damage;
 mod faults;
 mod fuzz;
 #[path = "../../tests/it/harness.rs"]
@@ -54,6 +55,7 @@ const DRILLS: &[Drill] = &[
     worker::KILLED,
     faults::DRILL,
     syscalls::DRILL,
+    damage::DRILL,
     pipes::DRILL,
     fuzz::DRILL,
     scale::DRILL,
