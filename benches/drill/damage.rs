@@ -13,7 +13,7 @@ use std::thread;
 use anyhow::{Context, Result, bail};
 use ralph::store::{Change, NewTask, Store, Target, explain};
 use ralph::time::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::calls::{Start, Tally, World, Wrong, attempt, lossy};
@@ -260,7 +260,7 @@ fn use_it(
     }
     // That nothing can be added any more is an answer.
     let Ok(added) = added else { return Ok(()) };
-    let is_there = export(store).map(|it| it.contains(&added[0].to_string()));
+    let is_there = export(store).map(|it| is_as_added(&it, &added[0].to_string()));
     match is_there {
         Ok(false) => Err(Fate::Wrong(Wrong::Success, "what was added is not there".into())),
         Err(error) if is_readable => {
@@ -271,6 +271,23 @@ fn use_it(
         }
         _ => Ok(()),
     }
+}
+
+/// Whether the task that was added is there, with everything that it should have.
+fn is_as_added(export: &str, id: &str) -> bool {
+    let records = export.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let added = records.filter(|record| record["type"] == "task").find(|task| task["id"] == id);
+    let Some(mut added) = added else { return false };
+    for differs in ["created_at", "updated_at"] {
+        added[differs] = Value::Null;
+    }
+    let expected = json!({
+        "type": "task", "id": id, "key": null, "kind": "work", "parent": null, "feature": null,
+        "title": "New", "description": "About it", "priority": 0, "status": "pending",
+        "reason": null, "retries": 0, "max_retries": null, "not_before": null,
+        "created_by": null, "created_at": null, "updated_at": null,
+    });
+    added == expected
 }
 
 /// What a person is told of an error.

@@ -41,6 +41,20 @@ pub(super) fn write_version(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "user_version", MIGRATIONS.len() as i64)
 }
 
+/// The tables, indexes and triggers of a database: their names, and how they were made.
+pub(super) fn schema(connection: &Connection) -> Result<Vec<(String, Option<String>)>> {
+    let mut query = connection.prepare("select name, sql from sqlite_schema")?;
+    let parts = query.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(parts.collect::<Result<_, _>>()?)
+}
+
+/// What they are in a new database.
+pub(super) fn our_schema() -> Result<Vec<(String, Option<String>)>> {
+    let connection = Connection::open_in_memory()?;
+    MIGRATIONS.iter().try_for_each(|migration| connection.execute_batch(migration))?;
+    schema(&connection)
+}
+
 /// Switches to WAL. Others may be looking at the file just now, and for this SQLite does not ask the
 /// busy handler.
 fn use_wal(connection: &Connection) -> Result<()> {

@@ -772,6 +772,10 @@ fn facts_that_contradict_each_other_are_told_in_words() {
         "delete from tasks where seq = 1",
         "drop table task_logs",
         "drop table tasks",
+        "drop index ready_tasks",
+        "pragma writable_schema = on;
+         update sqlite_schema set sql = replace(sql, 'retries integer not null default 0',
+             'retries integer not null default 7')",
     ] {
         replace(&project, &bytes);
         meddle(&project, wrong);
