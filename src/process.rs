@@ -1,6 +1,8 @@
 //! Which process is behind a run, so that another process can tell whether it is still there. A pid
 //! alone is not enough: pids are used again, and mean nothing in another container or after a reboot.
 
+use std::io;
+
 /// A process, named so that no other process ever has the same name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
@@ -8,7 +10,7 @@ pub struct Holder {
     pub host: String,
     /// The process id there.
     pub pid: u32,
-    /// When the process began, in a unit of the system's own.
+    /// When the process began, in a unit of the system's own; 0 if that can't be told.
     pub started: u64,
 }
 
@@ -19,7 +21,8 @@ pub enum Life {
     Alive,
     /// It is not there any more.
     Gone,
-    /// It is of another host and may be anything; or it was stopped, and may go on or not.
+    /// It is of another host, or nothing can be found out about it: it may be anything. Or it was
+    /// stopped, and may go on or not.
     Unknown,
 }
 
@@ -33,19 +36,20 @@ impl Holder {
     /// The process that calls this.
     pub fn current() -> Holder {
         let pid = std::process::id();
-        Holder { host: host(), pid, started: look(pid).map_or(0, |it| it.started) }
+        let started = look(pid).ok().flatten().map_or(0, |it| it.started);
+        Holder { host: host(), pid, started }
     }
 
     /// Whether the process is there.
     pub fn life(&self) -> Life {
-        if self.host != host() {
+        if self.host != host() || self.started == 0 {
             return Life::Unknown;
         }
         match look(self.pid) {
-            Some(seen) if seen.started != self.started => Life::Gone,
-            Some(Seen { is_stopped: true, .. }) => Life::Unknown,
-            Some(_) => Life::Alive,
-            None => Life::Gone,
+            Ok(Some(seen)) if seen.started != self.started => Life::Gone,
+            Ok(Some(Seen { is_stopped: false, .. })) => Life::Alive,
+            Ok(Some(_)) | Err(_) => Life::Unknown,
+            Ok(None) => Life::Gone,
         }
     }
 
@@ -62,10 +66,18 @@ fn host() -> String {
     format!("{} {}", boot.trim(), namespace.display())
 }
 
-/// Looks at a living process; it began so many clock ticks after boot.
+/// Looks at a living process, if there is one; it began so many clock ticks after boot.
 #[cfg(target_os = "linux")]
-fn look(pid: u32) -> Option<Seen> {
-    seen_in_stat(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+fn look(pid: u32) -> io::Result<Option<Seen>> {
+    let is_gone = |error: &io::Error| {
+        let code = rustix::io::Errno::SRCH.raw_os_error();
+        error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(code)
+    };
+    match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(stat) => Ok(seen_in_stat(&stat)),
+        Err(error) if is_gone(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -73,17 +85,21 @@ fn host() -> String {
     output_of("sysctl", &["-n", "kern.boottime"]).unwrap_or_default()
 }
 
-/// Looks at a living process; its beginning is a number made of the text `ps` has for it.
+/// Looks at a living process, if there is one; its beginning is a number made of the text `ps` has for
+/// it.
 #[cfg(not(target_os = "linux"))]
-fn look(pid: u32) -> Option<Seen> {
+fn look(pid: u32) -> io::Result<Option<Seen>> {
     use std::hash::{DefaultHasher, Hash, Hasher};
-    let text = output_of("ps", &["-o", "lstart=,state=", "-p", &pid.to_string()])?;
-    let (start, state) = text.rsplit_once(' ')?;
+    let output = std::process::Command::new("ps")
+        .args(["-o", "lstart=,state=", "-p", &pid.to_string()])
+        .output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let Some((start, state)) = text.trim().rsplit_once(' ') else { return Ok(None) };
     let mut hasher = DefaultHasher::new();
     start.trim().hash(&mut hasher);
     // SQLite has signed integers.
     let started = hasher.finish() >> 1;
-    (!state.starts_with('Z')).then_some(Seen { started, is_stopped: state.starts_with('T') })
+    Ok((!state.starts_with('Z')).then_some(Seen { started, is_stopped: state.starts_with('T') }))
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -114,7 +130,7 @@ mod tests {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let holder = Holder {
             pid: child.id(),
-            started: look(child.id()).unwrap().started,
+            started: look(child.id()).unwrap().unwrap().started,
             ..Holder::current()
         };
         assert_eq!(holder.life(), Life::Alive);
@@ -140,6 +156,8 @@ mod tests {
     fn a_process_elsewhere_may_be_anything() {
         let elsewhere = Holder { host: "another machine".into(), pid: 1, started: 0 };
         assert_eq!(elsewhere.life(), Life::Unknown);
+        let nameless = Holder { started: 0, ..Holder::current() };
+        assert_eq!(nameless.life(), Life::Unknown);
     }
 
     #[test]

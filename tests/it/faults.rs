@@ -372,6 +372,24 @@ fn a_clock_that_jumps_does_not_take_a_task_from_a_run_that_is_alive() {
 }
 
 #[test]
+fn a_run_that_cannot_tell_who_it_is_keeps_its_tasks() {
+    let project = Project::new();
+    let Some(shim) = Shim::compile(project.base()).unwrap() else {
+        eprintln!("SKIPPED: there is no C compiler here");
+        return;
+    };
+    for at in 1..24 {
+        let task = project.add(["Done once"]);
+        let arguments = ["run", &task, "--headless", "--no-verify", "--limit", "2"];
+        let mut command = project.ralph_with("run ralph status | done", arguments);
+        shim.fail(&mut command, Failure { kind: "open", at, errno: 5, ever: false });
+        let printed = project.run(command, None).stdout();
+        assert!(!printed.contains("taken back"), "open {at}: {printed}");
+    }
+    check_rules(&project);
+}
+
+#[test]
 fn a_writer_waits_while_another_program_has_the_database() {
     let project = Project::new();
     project.add(["First"]);
