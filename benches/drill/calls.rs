@@ -25,7 +25,7 @@ const SCRIPT: &str =
     "say working | run ralph task list >list.txt | write made.txt something | done";
 
 /// How long a text is that makes a brimful WAL overflow.
-const LONG: usize = 60_000;
+const LONG: usize = 100_000;
 
 /// A call of ralph.
 #[derive(Debug, Clone)]
@@ -608,7 +608,7 @@ fn fill_wal(project: &Project, task: &str) {
     let size =
         || fs::metadata(project.database().with_extension("db-wal")).map_or(0, |it| it.len());
     let text = "x".repeat(LONG);
-    while size() < LIMIT - 3 * LONG as u64 {
+    while size() < LIMIT - 2 * LONG as u64 - (20 << 10) {
         project.ralph_reading(&text, ["task", "update", task, "-d", "-"]).ok();
     }
     while size() < LIMIT - LONG as u64 {

@@ -51,7 +51,7 @@ fn run(dose: &mut Dose) -> Result<Vec<Row>> {
     let mut tally = Tally::default();
     let threads = thread::available_parallelism().map_or(1, usize::from).min(8);
     let (tell, results) = mpsc::channel();
-    let cases = dose.of(10_000, 600);
+    let cases = dose.of(10_000, 300);
     for worker in 0..threads {
         let (tell, sample) = (tell.clone(), Arc::clone(&sample));
         let random = Random::new(dose.random.next());
@@ -66,7 +66,7 @@ fn run(dose: &mut Dose) -> Result<Vec<Row>> {
             Err(mpsc::RecvTimeoutError::Timeout) => bail!("a thread hangs or has died"),
         }
     }
-    for _ in 0..dose.of(150, 3) {
+    for _ in 0..dose.of(150, 1) {
         by_the_program(&world, &sample, &mut dose.random, &mut tally);
     }
     let mut rows = counts.rows();

@@ -67,6 +67,7 @@ fn run(dose: &mut Dose) -> Result<Vec<Row>> {
 
 /// How much of everything.
 struct Plan {
+    is_short: bool,
     /// Kilobytes that are left on the disk.
     free: Vec<usize>,
     /// Units of 512 bytes that a file may have.
@@ -82,7 +83,7 @@ impl Plan {
         let free = if dose.short { vec![0, 24] } else { (0..=40).map(|it| 4 * it).collect() };
         let limits = if dose.short { vec![16] } else { vec![0, 1, 8, 16, 64, 128, 256, 512] };
         let hold = Duration::from_millis(dose.of(2_000, 50) as u64);
-        Plan { free, limits, hold, cuts: dose.of(20, 1) }
+        Plan { is_short: dose.short, free, limits, hold, cuts: dose.of(20, 1) }
     }
 }
 
@@ -140,11 +141,12 @@ impl<'a> Vandal<'a> {
         self.with(call, expected, "no TMPDIR", nowhere);
         let gone = self.within(&["sh", "-c", GONE, "sh"], call);
         self.with(call, expected, "no current directory", gone);
-        for (seconds, looks) in [(3_600, 1), (3_600, 3), (-3_600, 0), (3_600, 0)] {
+        for &(seconds, looks) in self.some(&[(3_600, 1), (3_600, 3), (-3_600, 0), (3_600, 0)]) {
             if let Some(shim) = &self.shim {
                 let mut command = self.world.command(call);
                 shim.jump(&mut command, seconds, looks);
-                self.with(call, expected, &format!("a clock {seconds} {looks}"), command);
+                let name = format!("a clock that jumps {seconds} s after {looks} looks");
+                self.with(call, expected, &name, command);
             }
         }
         let (root, base) = (self.world.project.root(), self.world.project.base());
@@ -162,7 +164,7 @@ impl<'a> Vandal<'a> {
         let hold = base.join("hold");
         let paths = [&root, &hold].map(|it| it.display().to_string());
         let unshared = ["unshare", "-m", "sh", "-c"];
-        for free in &self.plan.free {
+        for free in self.some(&self.plan.free) {
             self.world.prepare(call);
             fs::create_dir_all(&hold)?;
             self.world.files(call.start).put(&hold);
@@ -186,7 +188,7 @@ impl<'a> Vandal<'a> {
 
     /// Others keep the database to themselves, again and again.
     fn locks(&mut self, call: &Call, expected: &Expected) -> Result<()> {
-        for mode in ["normal", "exclusive"] {
+        for mode in self.some(&["normal", "exclusive"]) {
             self.world.prepare(call);
             let (database, hold) = (self.world.project.database(), self.plan.hold);
             let (tell_held, held) = mpsc::channel();
@@ -245,6 +247,12 @@ impl<'a> Vandal<'a> {
             self.judge(call, &expected, &format!("{length} bytes of the WAL"), outcome);
         }
         Ok(())
+    }
+
+    /// All of these, or in the short form one after the other.
+    fn some<'b, T>(&self, all: &'b [T]) -> &'b [T] {
+        let one = self.tally.calls % all.len();
+        if self.plan.is_short { &all[one..=one] } else { all }
     }
 
     /// The call, by another program that comes before it.

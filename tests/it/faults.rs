@@ -272,7 +272,7 @@ fn a_spec_that_cannot_be_read_is_written_all_the_same() {
     project.feature("login");
     let user = Unprivileged::new(project);
     let spec = user.project.root().join(".ralph/features/login/spec.md");
-    fs::set_permissions(spec, Permissions::from_mode(0o0)).unwrap();
+    fs::set_permissions(spec, Permissions::from_mode(0o000)).unwrap();
     let features = user.ralph(&["feature", "list", "--json"]).json();
     assert_eq!((&features[0]["has_spec"], &features[0]["has_plan"]), (&true.into(), &false.into()));
 }
