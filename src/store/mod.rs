@@ -26,7 +26,7 @@ mod validate;
 mod verbs;
 
 use std::fs::{self, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -77,6 +77,8 @@ const INSIDE: &str = "with recursive inside (seq) as (
 pub struct Store {
     connection: Connection,
     path: PathBuf,
+    /// Which file that was when it was opened.
+    file: Option<(u64, u64)>,
     wal: PathBuf,
     writes: u32,
 }
@@ -97,7 +99,8 @@ impl Store {
         connection.execute_batch(SETTINGS)?;
         let mut wal = path.to_owned().into_os_string();
         wal.push("-wal");
-        Ok(Store { connection, path: path.to_owned(), wal: wal.into(), writes: 0 })
+        let (path, file) = (path.to_owned(), identity(path));
+        Ok(Store { connection, path, file, wal: wal.into(), writes: 0 })
     }
 
     /// The file it is in.
@@ -112,6 +115,10 @@ impl Store {
         // Under the lock, so that of many writers only the one that crosses a limit sees it crossed.
         let wal_before = size(&self.wal);
         let value = change(&transaction)?;
+        // To a file that was removed everything can be written, and nobody will ever read it.
+        if identity(&self.path) != self.file {
+            return Err(Problem::Removed { path: self.path.clone() }.into());
+        }
         if let Err(error) = transaction.commit() {
             self.unwrite();
             return Err(error.into());
@@ -174,6 +181,11 @@ impl Drop for Store {
             let _ = self.checkpoint();
         }
     }
+}
+
+/// What tells this file from any other on the machine.
+fn identity(file: &Path) -> Option<(u64, u64)> {
+    fs::metadata(file).ok().map(|file| (file.dev(), file.ino()))
 }
 
 fn size(file: &Path) -> u64 {

@@ -26,6 +26,11 @@ pub enum Problem {
         /// Where it is.
         path: PathBuf,
     },
+    /// It is not there any more, or another is in its place.
+    Removed {
+        /// Where it was.
+        path: PathBuf,
+    },
 }
 
 impl fmt::Display for Problem {
@@ -39,6 +44,9 @@ impl fmt::Display for Problem {
             Problem::Foreign { path } => {
                 write!(f, "`{}` is a database of another program", path.display())
             }
+            Problem::Removed { path } => {
+                write!(f, "`{}` was removed or replaced while it was in use", path.display())
+            }
         }
     }
 }
@@ -50,6 +58,10 @@ impl Problem {
         match self {
             Problem::Newer { .. } => "upgrade ralph; nothing was changed",
             Problem::Foreign { .. } => "move that file away, or name another with RALPH_DB",
+            Problem::Removed { .. } => {
+                "what was to be recorded since then is lost; restore the file from a backup or \
+                 import an export"
+            }
         }
     }
 }

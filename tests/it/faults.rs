@@ -390,6 +390,25 @@ fn a_run_that_cannot_tell_who_it_is_keeps_its_tasks() {
 }
 
 #[test]
+fn a_database_that_is_removed_under_a_run_is_told_so() {
+    for removes in
+        ["rm -r .ralph", "git clean -fdxq", "cp .ralph/progress.db x; mv x .ralph/progress.db"]
+    {
+        let project = Project::new();
+        project.git_init();
+        project.add(["Recorded nowhere"]);
+        let script = format!("run {removes} | done");
+        let command = project.ralph_with(&script, ["run", "--headless", "--no-verify"]);
+        let said = project.masked(&project.run(command, None).fails(1));
+        insta::allow_duplicates! { insta::assert_snapshot!(said, @"
+        error: `[ROOT]/.ralph/progress.db` was removed or replaced while it was in use
+        hint: what was to be recorded since then is lost; restore the file from a backup or import an export
+        ") }
+        assert_no_process_left(&project);
+    }
+}
+
+#[test]
 fn a_writer_waits_while_another_program_has_the_database() {
     let project = Project::new();
     project.add(["First"]);
