@@ -89,9 +89,12 @@ fn drawn(bytes: &[u8], random: &mut Random) -> Result<(), String> {
     let text = whole.text();
     promise(text.len() <= 8 * MOST, || format!("there are {} bytes", text.len()))?;
     let mut pieces = Drawing::new(rows, columns);
-    for piece in cut(bytes, random) {
+    let cuts = cut(bytes, random);
+    // To look at it takes longer than to draw, and only what was looked at was cut there.
+    let seldom = 1 + cuts.len() as u64 / 32;
+    for piece in cuts {
         pieces.feed(piece);
-        if random.below(64) == 0 {
+        if random.below(seldom) == 0 {
             pieces.question();
         }
     }
