@@ -122,6 +122,10 @@ fn placeholder(text: &str) -> Option<(&str, usize)> {
 fn unknown(name: &str, line: usize, values: &Values<'_>) -> anyhow::Error {
     let mut known: Vec<String> = values.keys().map(|name| format!("{{{{{name}}}}}")).collect();
     known.sort();
+    let name = match name.char_indices().nth(60) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.to_owned(),
+    };
     Hinted {
         source: anyhow!("line {line}: there is no placeholder `{{{{{name}}}}}`"),
         hint: format!("it may use {}", known.join(", ")),
@@ -171,5 +175,8 @@ mod tests {
         let error = filled("one\ntwo {{nmae}}").unwrap_err();
         assert_eq!(format!("{error:#}"), "line 2: there is no placeholder `{{nmae}}`");
         assert_eq!(crate::hint::hint_of(&error), Some("it may use {{context}}, {{name}}"));
+        let error = filled(&format!("{{{{{}}}}}", "é".repeat(10_000))).unwrap_err();
+        let named = format!("line 1: there is no placeholder `{{{{{}…}}}}`", "é".repeat(60));
+        assert_eq!(format!("{error:#}"), named);
     }
 }
