@@ -1,5 +1,5 @@
 //! A worker that adds, joins, claims, finishes and resets at random, as a run and the people around it do.
-//! In the end it prints what it did, and how long each of it took:
+//! It prints what it did, and how long each of it took, many lines at a time:
 //!
 //!     took NANOSECONDS KIND
 //!     held TASK ASKED FROM TO kept|lost     a claim: asked for, ours, and no longer; in nanoseconds
@@ -16,6 +16,9 @@ use ralph::store::{Claim, ClaimLost, NewTask};
 use ralph::time::Timestamp;
 
 use super::{Worker, print};
+
+/// So much is kept before it is said: a pipe holds more.
+const MUCH: usize = 4_096;
 
 pub(crate) struct Mix {
     worker: Worker,
@@ -55,10 +58,19 @@ impl Mix {
                 }
                 Err(_) => self.refused += 1,
             }
+            if self.report.len() > MUCH {
+                self.say()?;
+            }
         }
         self.finish()?;
         writeln!(self.report, "refused {}", self.refused)?;
-        print(&self.report.trim_end())
+        self.say()
+    }
+
+    fn say(&mut self) -> Result<()> {
+        print(&self.report.trim_end())?;
+        self.report.clear();
+        Ok(())
     }
 
     fn step(&mut self) -> (&'static str, Result<()>) {

@@ -7,6 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use ralph::store::NewTask;
 use ralph::time::Timestamp;
+use rusqlite::Connection;
 
 use crate::harness::{Background, DEADLINE, Project, check_rules, wait_until};
 use crate::processes::{self, Process};
@@ -40,6 +41,9 @@ fn drill(dose: &mut Dose) -> Result<Vec<Row>> {
         if number != FIRST {
             site.let_go(number)?;
         }
+    }
+    if !dose.short {
+        site.wait_for_heartbeat()?;
     }
     let first = site.look(&mut run, FIRST)?;
     let last = site.look(&mut run, iterations)?;
@@ -118,6 +122,18 @@ impl Site {
 
     fn let_go(&self, number: usize) -> Result<()> {
         Ok(fs::write(self.file("go", number), "")?)
+    }
+
+    /// Waits for the first sign of life of the run, while its fifth agent waits. SQLite keeps the
+    /// descriptor of whoever has opened the same file a second time, and uses it again the next time.
+    fn wait_for_heartbeat(&self) -> Result<()> {
+        let connection = Connection::open(self.project.database())?;
+        let has_beaten = || {
+            let query = "select heartbeat_at > started_at from runs";
+            let beaten = connection.query_row(query, [], |row| row.get::<_, bool>(0));
+            beaten.is_ok_and(|it| it).then_some(())
+        };
+        wait_until(Instant::now() + DEADLINE, has_beaten).context("the run gives no sign of life")
     }
 
     /// Looks while the agent of this iteration waits, and lets it go on.
