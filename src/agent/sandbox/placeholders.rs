@@ -62,7 +62,7 @@ impl Placeholder {
     fn put(path: &Path, standin: Standin) -> io::Result<Option<Placeholder>> {
         loop {
             make(path, standin)?;
-            let file = File::open(path)?;
+            let Some(file) = open(path)? else { continue };
             flock(&file, FlockOperation::LockShared)?;
             let opened = file.metadata()?;
             match fs::symlink_metadata(path) {
@@ -71,7 +71,7 @@ impl Placeholder {
                     return Ok(Some(Placeholder { path: path.to_owned(), file }));
                 }
                 Ok(_) => return Ok(None),
-                // Another session has removed it before we had the lock.
+                // It was removed before we had the lock.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
@@ -114,9 +114,18 @@ fn make(path: &Path, standin: Standin) -> io::Result<()> {
 
 fn make_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(MODE | UNFINISHED).create(path)?;
-    let directory = File::open(path)?;
+    let Some(directory) = open(path)? else { return Ok(()) };
     directory.set_modified(SystemTime::UNIX_EPOCH + MARK)?;
     directory.set_permissions(Permissions::from_mode(MODE))
+}
+
+/// None if another session has removed it meanwhile.
+fn open(path: &Path) -> io::Result<Option<File>> {
+    match File::open(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 fn make_file(path: &Path, text: &str) -> io::Result<()> {
