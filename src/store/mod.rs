@@ -15,6 +15,7 @@ mod import;
 mod log;
 mod migrate;
 mod order;
+mod patience;
 mod problem;
 mod recovery;
 mod resolve;
@@ -28,11 +29,13 @@ mod verbs;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+
+use patience::wait_at_most;
 
 pub use add::NewTask;
 pub use attempts::{Activity, Claim, ClaimLost, Ending, SessionRecord};
@@ -90,17 +93,18 @@ impl Store {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = Connection::open_with_flags(path, flags)
             .with_context(|| format!("can't open `{}`", path.display()))?;
-        wait_at_most(&mut connection, PATIENCE)?;
+        let mut wal = path.to_owned().into_os_string();
+        wal.push("-wal");
+        let wal = PathBuf::from(wal);
+        wait_at_most(&mut connection, &wal, PATIENCE)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY, true)?;
         // Processes that live for one insert would otherwise each pay for a checkpoint. `write`
         // does it instead, once in a while.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         migrate::up(&mut connection, path)?;
         connection.execute_batch(SETTINGS)?;
-        let mut wal = path.to_owned().into_os_string();
-        wal.push("-wal");
         let (path, file) = (path.to_owned(), identity(path));
-        Ok(Store { connection, path, file, wal: wal.into(), writes: 0 })
+        Ok(Store { connection, path, file, wal, writes: 0 })
     }
 
     /// The file it is in.
@@ -166,10 +170,10 @@ impl Store {
 
     /// Moves the WAL into the database, unless somebody is reading or writing just now.
     fn checkpoint(&mut self) -> Result<()> {
-        wait_at_most(&mut self.connection, CHECKPOINT_PATIENCE)?;
+        wait_at_most(&mut self.connection, &self.wal, CHECKPOINT_PATIENCE)?;
         // Whoever was in the way will be gone the next time; nothing is lost by waiting for that.
         let _ = self.connection.query_row("pragma wal_checkpoint(truncate)", [], |_| Ok(()));
-        wait_at_most(&mut self.connection, PATIENCE)?;
+        wait_at_most(&mut self.connection, &self.wal, PATIENCE)?;
         Ok(())
     }
 }
@@ -203,30 +207,6 @@ fn create_private(path: &Path) -> Result<()> {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error).with_context(|| format!("can't create `{}`", path.display())),
     }
-}
-
-/// Sets how long this connection waits for a lock. SQLite's own handler sleeps up to 100 ms at a
-/// time, which starves waiters.
-fn wait_at_most(connection: &mut Connection, patience: Duration) -> rusqlite::Result<()> {
-    let mut began = Instant::now();
-    let mut random = u64::from(std::process::id());
-    connection.busy_handler(Some(move |tries: i32| {
-        if tries == 0 {
-            began = Instant::now();
-        }
-        let waited = began.elapsed();
-        // Whoever has the lock gets most done when it is asked for rarely. But who has waited for
-        // some time asks more often than those who came later, and so has its turn; and if nobody
-        // had one for a second, then it will be long.
-        let longest = match waited.as_millis() {
-            0..10 => 100 << tries.clamp(0, 4),
-            10..1_000 => 100,
-            _ => 10_000,
-        };
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        std::thread::sleep(Duration::from_micros(longest / 4 + (random >> 33) % longest));
-        waited < patience
-    }))
 }
 
 #[cfg(test)]
