@@ -2,7 +2,8 @@
 //! It prints what it did, and how long each of it took, many lines at a time:
 //!
 //!     took NANOSECONDS KIND
-//!     held TASK ASKED FROM TO kept|lost     a claim: asked for, ours, and no longer; in nanoseconds
+//!     held TASK ASKED FROM TO SAID kept|lost
+//!                                           a claim: asked for, ours, finished, and when we knew of that
 //!     reset TASK FROM TO                    by us, whoever held it
 //!     refused COUNT                         what the rules of the graph do not allow
 
@@ -141,7 +142,7 @@ impl Mix {
             Err(error) if error.is::<ClaimLost>() => ("lost", now()),
             Err(error) => return Err(error),
         };
-        Ok(writeln!(self.report, "held {task} {asked} {from} {to} {kept}")?)
+        Ok(writeln!(self.report, "held {task} {asked} {from} {to} {} {kept}", now())?)
     }
 
     fn any(&mut self) -> String {
