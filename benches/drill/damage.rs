@@ -381,7 +381,10 @@ impl Counts {
             Row::told("WALs with a changed byte or cut short", self.wals),
             Row::told("refused with a clear error", self.refused),
             Row::told("opened, and `ralph doctor` finds it", self.found),
-            Row::told("… of which an export says something else, or fails", self.differing),
+            Row::told(
+                "… of which an export says something else, and does not fail",
+                self.differing,
+            ),
             Row::told("as before, or as after an earlier change", self.harmless),
             Row::told(
                 "one record has another text, number or time, which nobody can tell",
