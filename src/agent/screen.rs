@@ -3,8 +3,9 @@
 //! that is wrapped at the right edge is one line.
 
 use std::num::NonZeroU16;
+use std::ops::Range;
 
-use memchr::{memchr, memmem, memrchr_iter};
+use memchr::{memchr, memchr_iter, memmem, memrchr, memrchr_iter};
 
 /// How many lines are kept that have left the screen at its top.
 const SCROLLBACK: usize = 1_000;
@@ -37,6 +38,8 @@ pub(super) struct Screen {
     held: Vec<u8>,
     /// How much has been seen of a title that has not ended yet.
     title: Option<usize>,
+    /// Whether the emulation is surely not in the middle of a sequence.
+    is_text_next: bool,
 }
 
 impl Screen {
@@ -49,6 +52,7 @@ impl Screen {
             left: String::new(),
             held: Vec::new(),
             title: None,
+            is_text_next: true,
         }
     }
 
@@ -105,7 +109,10 @@ impl Screen {
     fn make_room(&mut self) {
         let mut bytes = self.take_waiting();
         let lines = end_of_last_jump(&bytes);
-        let last = memrchr_iter(b'\n', &bytes[lines..]).nth(ALL_LINES);
+        // In the middle of a sequence nobody knows what is text, and without a return in which column.
+        let is_text = is_text_next(&bytes[..lines]).unwrap_or(self.is_text_next);
+        let returns = |at: &usize| is_text && bytes[..lines + at].ends_with(b"\r");
+        let last = memrchr_iter(b'\n', &bytes[lines..]).skip(ALL_LINES).find(returns);
         self.show(&bytes[..if last.is_some() { lines } else { bytes.len() }]);
         bytes.drain(..last.map_or(bytes.len(), |at| lines + at + 1));
         self.waiting = bytes;
@@ -122,10 +129,12 @@ impl Screen {
     fn take_waiting(&mut self) -> Vec<u8> {
         let mut bytes = std::mem::take(&mut self.waiting);
         bytes.splice(..0, self.held.drain(..));
+        limit_repetitions(&mut bytes, self.emulation.screen().size().1.get());
         bytes
     }
 
     fn show(&mut self, mut bytes: &[u8]) {
+        self.is_text_next = is_text_next(bytes).unwrap_or(self.is_text_next);
         while let Some(at) = memmem::find(bytes, PRIVATE) {
             let (before, sequence) = bytes.split_at(at);
             self.emulate(before);
@@ -142,8 +151,7 @@ impl Screen {
             self.emulate(sequence);
             bytes = rest;
         }
-        let sequence = (1..PRIVATE.len()).rev().find(|&length| bytes.ends_with(&PRIVATE[..length]));
-        let held = sequence.or_else(|| half_character(bytes)).unwrap_or(0);
+        let held = half_sequence(bytes).or_else(|| half_character(bytes)).unwrap_or(0);
         let (now, later) = bytes.split_at(bytes.len() - held);
         self.emulate(now);
         self.held.extend_from_slice(later);
@@ -195,6 +203,59 @@ fn is_colour(sequence: &[u8]) -> bool {
 fn length_of(bytes: &[u8]) -> Option<usize> {
     let end = bytes[PRIVATE.len()..].iter().position(|byte| !(0x20..0x40).contains(byte))?;
     Some(PRIVATE.len() + end + 1)
+}
+
+/// Whether the last sequence in these bytes is whole, so that what stands behind them is text; none if
+/// there is no sequence in them.
+fn is_text_next(bytes: &[u8]) -> Option<bool> {
+    let sequence = &bytes[memrchr(0x1b, bytes)? + 1..];
+    let ends = |body: &[u8], inside: Range<u8>, last: Range<u8>| {
+        body.iter().find(|byte| !inside.contains(byte)).is_some_and(|byte| last.contains(byte))
+    };
+    Some(match sequence {
+        [b'[', body @ ..] => ends(body, 0x20..0x40, 0x40..0x7f),
+        [b']', title @ ..] => title.contains(&0x07),
+        [b'P' | b'X' | b'^' | b'_', ..] => false,
+        _ => ends(sequence, 0x20..0x30, 0x30..0x7f),
+    })
+}
+
+/// How many bytes at the end are the beginning of a sequence with numbers. What it does is not known yet.
+fn half_sequence(bytes: &[u8]) -> Option<usize> {
+    let (_, near) = bytes.split_at(bytes.len().saturating_sub(LONGEST));
+    let sequence = &near[memrchr(0x1b, near)?..];
+    let is_half = match sequence {
+        [_] => true,
+        [_, b'[', numbers @ ..] => numbers.iter().all(|byte| (0x20..0x40).contains(byte)),
+        _ => false,
+    };
+    is_half.then_some(sequence.len())
+}
+
+/// A character can be repeated 65,535 times in a few bytes; nobody means more than a line of them.
+fn limit_repetitions(bytes: &mut Vec<u8>, columns: u16) {
+    let count_before = |at: usize| {
+        let start = bytes[..at].iter().rposition(|&byte| byte == 0x1b || byte >= 0x40)?;
+        let digits = bytes[..=start].ends_with(b"\x1b[").then(|| &bytes[start + 1..at])?;
+        let number =
+            digits.iter().filter(|byte| byte.is_ascii_digit()).fold(0_u32, |number, digit| {
+                number.saturating_mul(10).saturating_add(u32::from(digit - b'0'))
+            });
+        (number > u32::from(columns)).then_some(start + 1..at)
+    };
+    let excessive: Vec<Range<usize>> = memchr_iter(b'b', bytes).filter_map(count_before).collect();
+    if excessive.is_empty() {
+        return;
+    }
+    let mut limited = Vec::with_capacity(bytes.len());
+    let mut from = 0;
+    for Range { start, end } in excessive {
+        limited.extend_from_slice(&bytes[from..start]);
+        limited.extend_from_slice(columns.to_string().as_bytes());
+        from = end;
+    }
+    limited.extend_from_slice(&bytes[from..]);
+    *bytes = limited;
 }
 
 /// How many bytes at the end are the beginning of a character. The emulation must not get it in pieces:
@@ -324,6 +385,49 @@ mod tests {
         assert!(screen.waiting.capacity() <= 4 * COLLECTED);
         assert!(screen.text().len() < 100_000);
         assert!(screen.held.len() <= LONGEST);
+    }
+
+    #[test]
+    fn lines_are_forgotten_only_where_it_is_known_what_the_rest_is() {
+        let lines = "line\r\n".repeat(3 * ALL_LINES);
+        let steps = "step\n".repeat(3 * ALL_LINES);
+        for bytes in [
+            format!("{steps}the end"),
+            format!("\x1b[3{lines}8m the end"),
+            format!("\x1b{lines}[31mthe end"),
+            format!("\x1b]0;{lines}\x07the end"),
+            format!("\x1b]0;{lines}\x1b[0mthe end"),
+            format!("\x1bP{lines}\x1b\\the end"),
+        ] {
+            let mut by_pieces = Screen::new(5, 12);
+            for piece in bytes.as_bytes().chunks(100) {
+                by_pieces.feed(piece);
+                by_pieces.catch_up();
+            }
+            let shown = shown(5, 12, bytes.as_bytes());
+            assert_eq!(shown.lines().last(), by_pieces.text().lines().last(), "{:?}", &bytes[..5]);
+        }
+    }
+
+    #[test]
+    fn a_character_is_repeated_as_often_as_there_is_room_and_no_more() {
+        for (bytes, expected) in [
+            ("x\x1b[3b", "xxxx"),
+            ("x\x1b[65535b", "xxxxxxxxxxxxx"),
+            ("x\x1b[99999999999999999999b!", "xxxxxxxxxxxxx!"),
+            ("x\x1b[0000000002b", "xxx"),
+            ("99b\x1b[99Bb", "99b\n\n\n\n   b"),
+        ] {
+            assert_eq!(shown(5, 12, bytes.as_bytes()), expected, "{bytes:?}");
+            let mut by_bytes = Screen::new(5, 12);
+            for byte in bytes.bytes() {
+                by_bytes.feed(&[byte]);
+                by_bytes.catch_up();
+            }
+            assert_eq!(by_bytes.text(), expected, "{bytes:?}");
+        }
+        let flood = "x\x1b[65535b".repeat(100_000);
+        assert!(shown(5, 12, flood.as_bytes()).contains('x'), "within a moment");
     }
 
     #[test]
