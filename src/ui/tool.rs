@@ -22,7 +22,7 @@ pub fn argument(tool: &str, input: &str, root: &Path) -> String {
         "Read" => match serde_json::from_str(input).unwrap_or_default() {
             Range { offset: Number(None), limit: Number(None) } => path("file_path"),
             Range { offset, limit } => {
-                let number = |it: Number| it.0.map_or(String::new(), |it| it.to_string());
+                let number = |it: Number| it.0.map_or(String::new(), |_| it.count().to_string());
                 format!("{} {}:{}", path("file_path"), number(offset), number(limit))
             }
         },
@@ -125,6 +125,7 @@ mod tests {
             "/etc/passwd 430:80",
         );
         check("Read", r#"{"file_path": "/project/a", "offset": 7}"#, "a 7:");
+        check("Read", r#"{"file_path": "a", "offset": 5e-324, "limit": 1.5}"#, "a 0:1");
         check("Edit", r#"{"old_string": "x", "file_path": "/project/a/b.rs"}"#, "a/b.rs");
         check("Write", r#"{"file_path": "/projects/a", "content": "long"}"#, "/projects/a");
         check("NotebookEdit", r#"{"notebook_path": "/project/n.ipynb"}"#, "n.ipynb");
