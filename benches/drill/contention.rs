@@ -26,7 +26,7 @@ const WORKERS: usize = 16;
 const BEFORE: usize = 5;
 
 fn drill(dose: &mut Dose) -> Result<Vec<Row>> {
-    let tasks = dose.of(10_000, 2_000);
+    let tasks = dose.of(10_000, 1_000);
     let crowd = work(WORKERS, tasks, &mut dose.random)?;
     let alone = work(1, tasks, &mut dose.random)?;
     let ratio = crowd.rate() / alone.rate();

@@ -35,7 +35,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const AFTERMATH: Duration = Duration::from_secs(5);
 
 fn drill(dose: &mut Dose) -> Result<Vec<Row>> {
-    let rounds = dose.of(1_000, 40);
+    let rounds = dose.of(1_000, 25);
     let mut tally = Tally::default();
     let began = Instant::now();
     let sandboxes = [vec!["none"], working_sandboxes()].concat();

@@ -84,7 +84,7 @@ fn run(dose: &mut Dose) -> Result<Vec<Row>> {
     let mut all = Found::default();
     for target in TARGETS {
         writeln!(std::io::stderr(), "  {} …", target.name)?;
-        let count = dose.of(target.inputs, target.inputs / 100) as u64;
+        let count = dose.of(target.inputs, target.inputs / 400) as u64;
         let began = Instant::now();
         let found = read_all(target, seed, count)?;
         found.tell(target, seed)?;
