@@ -23,7 +23,7 @@ use rules::{MAX_RETRIES, Rule, Rules, Site};
 pub(crate) const DRILL: Drill = Drill {
     name: "crash",
     about: "Runs over random DAGs of which ralph, its agents or both are killed with `kill -9` at \
-            random moments; everything is checked after each kill.",
+            random moments; everything is checked in between.",
     run: drill,
 };
 
