@@ -48,10 +48,8 @@ impl Store {
                 return around.snapshot(seq).map(Some);
             }
             let all = load(tx, now)?;
-            let ready = all.ready().into_iter();
-            let index = ready
-                .into_iter()
-                .find(|&task| feature.is_none() || all.tasks[task].feature == feature);
+            let is_wanted = |&task: &usize| feature.is_none() || all.tasks[task].feature == feature;
+            let index = all.ready().into_iter().find(is_wanted);
             Ok(index.map(|index| (all, index)))
         })
     }
