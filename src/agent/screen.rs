@@ -202,7 +202,9 @@ fn is_colour(sequence: &[u8]) -> bool {
 /// How long the sequence is that these bytes begin with; none if its end is missing.
 fn length_of(bytes: &[u8]) -> Option<usize> {
     let end = bytes[PRIVATE.len()..].iter().position(|byte| !(0x20..0x40).contains(byte))?;
-    Some(PRIVATE.len() + end + 1)
+    // Where another begins, it is over.
+    let last = usize::from(bytes[PRIVATE.len() + end] != 0x1b);
+    Some(PRIVATE.len() + end + last)
 }
 
 /// Whether the last sequence in these bytes is whole, so that what stands behind them is text; none if
@@ -416,6 +418,7 @@ mod tests {
             ("x\x1b[65535b", "xxxxxxxxxxxxx"),
             ("x\x1b[99999999999999999999b!", "xxxxxxxxxxxxx!"),
             ("x\x1b[0000000002b", "xxx"),
+            ("x\x1b[?\x1b[65535b!", "xxxxxxxxxxxxx!"),
             ("99b\x1b[99Bb", "99b\n\n\n\n   b"),
         ] {
             assert_eq!(shown(5, 12, bytes.as_bytes()), expected, "{bytes:?}");
