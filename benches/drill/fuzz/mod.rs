@@ -248,6 +248,10 @@ fn read_share(arguments: &[String]) -> Result<()> {
     let corpus = (target.corpus)();
     let mut reader = (target.reader)();
     let mut found = Found::default();
+    if from + 1 == to {
+        // Somebody wants to see it again.
+        writeln!(std::io::stderr(), "{}", input(&corpus, seed, from).0.escape_ascii())?;
+    }
     for number in from..to {
         at.store(number, Ordering::Relaxed);
         state.write_all_at(&number.to_le_bytes(), 0)?;
