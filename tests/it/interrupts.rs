@@ -95,8 +95,7 @@ fn prepare(phase: Phase, deaf: bool) -> (Project, Command) {
     project.git_init();
     match phase {
         Phase::VerifyingByCommand => {
-            let line =
-                "[verify]\ncommands = [\"setsid sleep 600 & trap '' INT; echo; sleep 600\"]\n";
+            let line = "[verify]\ncommands = [\"setsid sleep 600 & trap '' INT; touch ../begun; sleep 600\"]\n";
             project.write(".ralph.toml", line);
         }
         Phase::Paused => drop(project.write(".ralph-pause", "")),
@@ -113,7 +112,7 @@ fn prepare(phase: Phase, deaf: bool) -> (Project, Command) {
             project.add(["Another"]);
             let hook = project.root().join(".git/hooks/pre-push");
             fs::create_dir_all(hook.parent().unwrap()).unwrap();
-            fs::write(&hook, "#!/bin/sh\ntouch ../pushing\nexec sleep 600\n").unwrap();
+            fs::write(&hook, "#!/bin/sh\ntouch ../begun\nexec sleep 600\n").unwrap();
             let mut permissions = fs::metadata(&hook).unwrap().permissions();
             std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o755);
             fs::set_permissions(&hook, permissions).unwrap();
@@ -137,6 +136,15 @@ fn sign(phase: Phase) -> &'static str {
         Phase::Paused => "`ralph resume` goes on",
         Phase::Idle => "waits for another run",
         Phase::Pushing => "✓ done",
+    }
+}
+
+/// Waits until the command of this phase, if it has one, is where it stays.
+fn wait_for_command(project: &Project, phase: Phase) {
+    if matches!(phase, Phase::VerifyingByCommand | Phase::Pushing) {
+        let begun = project.base().join("begun");
+        let deadline = Instant::now() + Duration::from_secs(30);
+        wait_until(deadline, || begun.exists().then_some(())).expect("it begins");
     }
 }
 
@@ -175,11 +183,7 @@ fn stop_by_signal(phase: Phase, way: Way) {
     let (project, command) = prepare(phase, way.is_final());
     let running = project.start(command);
     while !running.next_line().expect(&context).contains(sign(phase)) {}
-    if phase == Phase::Pushing {
-        let pushing = project.base().join("pushing");
-        let deadline = Instant::now() + Duration::from_secs(30);
-        wait_until(deadline, || pushing.exists().then_some(())).expect("it pushes");
-    }
+    wait_for_command(&project, phase);
     let pid = Pid::from_raw(running.id().cast_signed()).unwrap();
     for (index, signal) in way.signals().iter().enumerate() {
         if index > 0 && phase.has_session() {
@@ -270,11 +274,7 @@ fn stop_by_keys(phase: Phase, keys: &str, flag: &str) {
         after.display()
     ));
     terminal.wait_for(sign(phase));
-    if phase == Phase::Pushing {
-        let pushing = project.base().join("pushing");
-        let deadline = Instant::now() + Duration::from_secs(30);
-        wait_until(deadline, || pushing.exists().then_some(())).expect("it pushes");
-    }
+    wait_for_command(&project, phase);
     for (index, key) in keys.chars().enumerate() {
         if index > 0 && phase.has_session() {
             terminal.wait_for("Ctrl+C again");
