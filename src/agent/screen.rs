@@ -228,16 +228,22 @@ fn half_sequence(bytes: &[u8]) -> Option<usize> {
     let sequence = &near[memrchr(0x1b, near)?..];
     let is_half = match sequence {
         [_] => true,
-        [_, b'[', numbers @ ..] => numbers.iter().all(|byte| (0x20..0x40).contains(byte)),
+        [_, b'[', numbers @ ..] => numbers.iter().all(|&byte| is_inside(byte)),
         _ => false,
     };
     is_half.then_some(sequence.len())
 }
 
+/// Whether a byte may stand inside a sequence, which goes on behind it: numbers, what is between them,
+/// and what is obeyed at once.
+fn is_inside(byte: u8) -> bool {
+    byte < 0x40 && !matches!(byte, 0x18 | 0x1a | 0x1b)
+}
+
 /// A character can be repeated 65,535 times in a few bytes; nobody means more than a line of them.
 fn limit_repetitions(bytes: &mut Vec<u8>, columns: u16) {
     let count_before = |at: usize| {
-        let start = bytes[..at].iter().rposition(|&byte| byte == 0x1b || byte >= 0x40)?;
+        let start = bytes[..at].iter().rposition(|&byte| !is_inside(byte))?;
         let digits = bytes[..=start].ends_with(b"\x1b[").then(|| &bytes[start + 1..at])?;
         let number =
             digits.iter().filter(|byte| byte.is_ascii_digit()).fold(0_u32, |number, digit| {
@@ -419,6 +425,8 @@ mod tests {
             ("x\x1b[99999999999999999999b!", "xxxxxxxxxxxxx!"),
             ("x\x1b[0000000002b", "xxx"),
             ("x\x1b[?\x1b[65535b!", "xxxxxxxxxxxxx!"),
+            ("x\x1b[17\x07b!", "xxxxxxxxxxxxx!"),
+            ("x\x1b[\x1817b", "x17b"),
             ("99b\x1b[99Bb", "99b\n\n\n\n   b"),
         ] {
             assert_eq!(shown(5, 12, bytes.as_bytes()), expected, "{bytes:?}");
