@@ -29,7 +29,7 @@ pub enum Finding {
     Contradiction(String),
     /// Pages of the file, or what is in them, are not what they were.
     Damage {
-        /// In how many places, up to [`PLACES`].
+        /// In how many places, as far as they were counted.
         places: usize,
     },
 }
