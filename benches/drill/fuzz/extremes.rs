@@ -145,7 +145,7 @@ impl Case {
         let told: Told = serde_json::from_slice(&output.stdout)?;
         let megabytes = told.size as f64 / f64::from(1 << 20);
         let limit = self.least.max(PER_MEGABYTE.mul_f64(megabytes));
-        let most = 3 * told.size + (32 << 20);
+        let most = 3 * told.size + (64 << 20);
         Ok(Row::limited(
             self.name,
             format!(
