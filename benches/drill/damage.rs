@@ -231,17 +231,11 @@ fn suffer(sample: &Sample, damage: Damage, path: &PathBuf) -> Fate {
     if matches!(result, Fate::Wrong(..)) {
         return result;
     }
-    use_it(&mut store, sample, path, exported.is_ok(), findings.is_empty()).err().unwrap_or(result)
+    use_it(&mut store, sample, path, findings.is_empty()).err().unwrap_or(result)
 }
 
 /// Reads and writes; an error must be in words, and what was written must be there.
-fn use_it(
-    store: &mut Store,
-    sample: &Sample,
-    path: &Path,
-    is_readable: bool,
-    is_sound: bool,
-) -> Result<(), Fate> {
+fn use_it(store: &mut Store, sample: &Sample, path: &Path, is_sound: bool) -> Result<(), Fate> {
     let now = Timestamp::now();
     let mut errors = Vec::new();
     errors.extend(store.snapshot(now).err());
@@ -263,9 +257,14 @@ fn use_it(
     let is_there = export(store).map(|it| is_as_added(&it, &added[0].to_string()));
     match is_there {
         Ok(false) => Err(Fate::Wrong(Wrong::Success, "what was added is not there".into())),
-        Err(error) if is_readable => {
+        Err(error) if is_sound => {
             Err(Fate::Wrong(Wrong::Damage, format!("no export after a change: {error:#}")))
         }
+        // Doctor has found it; that it gets in the way now is told, too.
+        Err(error) => match told(&error, path, Fate::Harmless) {
+            wrong @ Fate::Wrong(..) => Err(wrong),
+            _ => Ok(()),
+        },
         _ if is_sound && !store.check().is_ok_and(|it| it.is_empty()) => {
             Err(Fate::Wrong(Wrong::Damage, "not sound any more after a change".into()))
         }
