@@ -20,7 +20,7 @@ use crate::{Dose, Drill};
 pub(crate) const DRILL: Drill = Drill {
     name: "faults",
     about: "Every command while something is wrong with the machine, and again when it is not.",
-    run: run,
+    run,
 };
 
 const DATABASE: &str = ".ralph/progress.db";

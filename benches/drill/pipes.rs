@@ -17,7 +17,7 @@ use crate::{Dose, Drill};
 pub(crate) const DRILL: Drill = Drill {
     name: "pipes",
     about: "Whoever reads what a command prints goes away, or there never was anybody.",
-    run: run,
+    run,
 };
 
 /// Where stdout or stderr leads.
@@ -106,7 +106,7 @@ fn close(
 }
 
 fn make(world: &World, call: &Call, stdout: Drain, stderr: Drain) -> Result<Result<Ended, String>> {
-    let mut command = closing(world.command(call), stdout, stderr);
+    let mut command = closing(&world.command(call), stdout, stderr);
     command.stdin(Stdio::piped());
     let (to, out) = lead(stdout)?;
     command.stdout(to);
@@ -131,7 +131,7 @@ fn make(world: &World, call: &Call, stdout: Drain, stderr: Drain) -> Result<Resu
 }
 
 /// The same command, by a shell that closes what is to be closed.
-fn closing(command: Command, stdout: Drain, stderr: Drain) -> Command {
+fn closing(command: &Command, stdout: Drain, stderr: Drain) -> Command {
     let closed = |drain, how| if drain == Drain::Closed { how } else { "" };
     let script = format!(r#"exec "$0" "$@" {} {}"#, closed(stdout, ">&-"), closed(stderr, "2>&-"));
     let mut shell = Command::new("sh");

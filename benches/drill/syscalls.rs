@@ -12,7 +12,7 @@ use crate::{Dose, Drill};
 pub(crate) const DRILL: Drill = Drill {
     name: "syscalls",
     about: "Each call of the system that a command makes fails, one after the other.",
-    run: run,
+    run,
 };
 
 const ERRORS: &[(&str, i32)] = &[("ENOSPC", 28), ("EIO", 5), ("EACCES", 13)];
