@@ -37,13 +37,13 @@ fn drill(dose: &mut Dose) -> Result<Vec<Row>> {
         Row::told("claims", crowd.claims.len()),
         Row::told("operations a second", format!("{:.0}", crowd.rate())),
         Row::told("the same by one process", format!("{:.0}", alone.rate())),
-        Row::limited("the crowd against the one", format!("{ratio:.2}"), ">= 0.3", ratio >= 0.3),
+        Row::timed("the crowd against the one", format!("{ratio:.2}"), ">= 0.3", ratio >= 0.3),
     ];
     for (name, work) in [("", &crowd), (" of the one", &alone)] {
         rows.push(Row::told(format!("99 of 100 waits{name} within"), shown(work.percentile(99))));
     }
     let worst = crowd.percentile(100);
-    rows.push(Row::limited("the longest wait", shown(worst), "5 s", worst < LONGEST));
+    rows.push(Row::timed("the longest wait", shown(worst), "5 s", worst < LONGEST));
     rows.push(Row::told("  which was for", crowd.waits.iter().max().map_or("", |it| &it.1)));
     rows.push(Row::none("processes that met an error", &crowd.errors));
     rows.push(Row::never("claims on a task that another one held", crowd.held_twice()));

@@ -119,7 +119,7 @@ impl Tally {
         rows.push(Row::told("attempts on them", self.attempts));
         rows.extend(self.rules.rows());
         rows.push(Row::told("the command after a kill took at most", milliseconds(self.slowest)));
-        rows.push(Row::limited(
+        rows.push(Row::timed(
             "processes were left for at most",
             milliseconds(self.longest),
             milliseconds(SECOND),

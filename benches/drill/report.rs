@@ -15,6 +15,8 @@ enum Verdict {
     Told,
     Held,
     Broken,
+    /// It took too long, or another program was in the way.
+    Slow,
     Skipped,
 }
 
@@ -32,6 +34,16 @@ impl Row {
         holds: bool,
     ) -> Row {
         Row::new(what, measured, limit, if holds { Verdict::Held } else { Verdict::Broken })
+    }
+
+    /// A time, or what depends on times, and whether it is within its limit.
+    pub(crate) fn timed(
+        what: impl Into<String>,
+        measured: impl fmt::Display,
+        limit: impl fmt::Display,
+        holds: bool,
+    ) -> Row {
+        Row::new(what, measured, limit, if holds { Verdict::Held } else { Verdict::Slow })
     }
 
     /// How often something happened that must never happen.
@@ -68,6 +80,10 @@ impl Row {
     pub(crate) fn is_broken(&self) -> bool {
         self.verdict == Verdict::Broken
     }
+
+    pub(crate) fn is_slow(&self) -> bool {
+        self.verdict == Verdict::Slow
+    }
 }
 
 /// The heading of a drill's table, and its rows.
@@ -89,6 +105,7 @@ impl fmt::Display for Section<'_> {
                 Verdict::Told => "",
                 Verdict::Held => "ok",
                 Verdict::Broken => "**BROKEN**",
+                Verdict::Slow => "**SLOW**",
                 Verdict::Skipped => "skipped",
             };
             let [what, measured, limit] =

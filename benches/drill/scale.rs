@@ -102,7 +102,7 @@ fn row(name: &str, amounts: &[f64], scale: f64, unit: &str, growth: Growth) -> R
     let shown: Vec<String> = amounts.iter().map(|amount| figure(amount * scale)).collect();
     let factors: Vec<f64> = amounts.windows(2).map(|pair| pair[1] / pair[0]).collect();
     let worst = factors.iter().copied().fold(0.0, f64::max);
-    Row::limited(
+    Row::timed(
         name,
         format!("{} {unit}, × {worst:.1}", shown.join(" / ")),
         format!("× {}", growth.most()),

@@ -34,7 +34,7 @@ fn drill(_: &mut Dose) -> Result<Vec<Row>> {
             let limit = case.limit();
             let measured = wrong.clone().unwrap_or_else(|| seconds(took));
             let holds = wrong.is_none() && took < limit;
-            rows.push(Row::limited(
+            rows.push(Row::timed(
                 format!("{}: noticed after", case.name()),
                 measured,
                 seconds(limit),
