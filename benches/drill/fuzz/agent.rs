@@ -22,6 +22,7 @@ pub(super) const STREAM: Target = Target {
     promise: "events do not depend on how the bytes are cut, a JSON object is a line of the stream \
               whatever its fields hold, and nothing that is shown acts on a terminal",
     inputs: 2_000_000,
+    readings: 1,
     corpus: || Corpus::new(lines_of("stream"), WORDS).together(3),
     reader: || Box::new(stream),
 };
@@ -30,6 +31,7 @@ pub(super) const HOOKS: Target = Target {
     name: "hooks and transcripts",
     promise: "what a session has cost is a number",
     inputs: 600_000,
+    readings: 1,
     corpus: || Corpus::new(hook_events(), WORDS).together(4),
     reader: hooks,
 };
@@ -39,6 +41,7 @@ pub(super) const KEYS: Target = Target {
     promise: "every byte is forwarded once and in order but for the keys that are ours, however they \
               are cut and whenever they come",
     inputs: 2_000_000,
+    readings: 1,
     corpus: || {
         Corpus::new(KEY_SEQUENCES.iter().map(|it| it.to_vec()).collect(), KEY_SEQUENCES).together(8)
     },

@@ -17,6 +17,7 @@ pub(super) const IMPORT: Target = Target {
     promise: "all of it or nothing, every rule of the database holds afterwards, and an export that is \
               imported elsewhere is the same export",
     inputs: 150_000,
+    readings: 1,
     corpus: || {
         let export = sample_export();
         let lines = export.split_inclusive(|&byte| byte == b'\n').map(<[u8]>::to_vec);
@@ -31,6 +32,7 @@ pub(super) const ADD: Target = Target {
     name: "add",
     promise: "all of it or nothing, as many ids as lines, and every rule of the database holds",
     inputs: 150_000,
+    readings: 1,
     corpus: || {
         Corpus::new(ADDED.iter().map(|it| it.as_bytes().to_vec()).collect(), WORDS).together(5)
     },

@@ -42,7 +42,7 @@ pub(crate) const DRILL: Drill = Drill {
 
 /// The first argument that makes a drill read inputs for another.
 const WORKER: &str = "__fuzz";
-/// No input may take longer, the checks included; what is not optimised has more time.
+/// No reading of an input may take longer, the checks included; what is not optimised has more time.
 const LONGEST: Duration = Duration::from_millis(if cfg!(debug_assertions) { 3_000 } else { 100 });
 /// An input that takes so long will never end.
 const STUCK: Duration = Duration::from_secs(20);
@@ -54,10 +54,19 @@ struct Target {
     name: &'static str,
     /// What is promised besides that nothing panics.
     promise: &'static str,
-    /// How many inputs the long form has; the short one has a hundredth.
+    /// How many inputs the long form has; the short one has a four-hundredth.
     inputs: usize,
+    /// How often each is read, the time of which is that of all of them.
+    readings: u32,
     corpus: fn() -> Corpus,
     reader: fn() -> Reader,
+}
+
+impl Target {
+    /// How long an input may take.
+    fn longest(&self) -> Duration {
+        LONGEST * self.readings
+    }
 }
 
 /// Reads an input; an error is a promise that was broken. The random numbers say how it is cut.
@@ -116,7 +125,7 @@ impl Found {
 
     /// Everything that is needed to see it again.
     fn tell(&self, target: &Target, seed: u64) -> Result<()> {
-        let slow = (self.slowest.0 > LONGEST)
+        let slow = (self.slowest.0 > target.longest())
             .then(|| (self.slowest.1, format!("took {:.0?}", self.slowest.0)));
         let all = self.panics.iter().take(TOLD).chain(self.broken.iter().take(TOLD)).chain(&slow);
         for (number, what) in all {
@@ -142,8 +151,8 @@ impl Found {
         Row::limited(
             format!("{}: {}", target.name, target.promise),
             measured,
-            format!("{} ms", LONGEST.as_millis()),
-            panics + broken == 0 && self.slowest.0 <= LONGEST,
+            format!("{} ms", target.longest().as_millis()),
+            panics + broken == 0 && self.slowest.0 <= target.longest(),
         )
     }
 }
@@ -258,7 +267,7 @@ fn read_share(arguments: &[String]) -> Result<()> {
         let (mut time, result) = read(&mut reader, &corpus, seed, number);
         // It may not have been its fault.
         for _ in 0..2 {
-            if time > LONGEST {
+            if time > target.longest() {
                 time = time.min(read(&mut reader, &corpus, seed, number).0);
             }
         }

@@ -13,6 +13,7 @@ pub(super) const SCREEN: Target = Target {
     name: "screen",
     promise: "what stands there does not depend on how the bytes are cut, and is bounded",
     inputs: 150_000,
+    readings: 2,
     corpus: || Corpus::new(recordings(), SEQUENCES).together(2),
     reader: || Box::new(drawn),
 };

@@ -26,6 +26,7 @@ pub(super) const SIGILS: Target = Target {
     promise: "a sigil is found however the answer is cut, quoted ones never count, the last of several \
               does, and a plain answer means what a simpler reader finds in it",
     inputs: 1_500_000,
+    readings: 1,
     corpus: || Corpus::new(answers(), TAGS).together(4),
     reader: || Box::new(sigils),
 };
@@ -35,6 +36,7 @@ pub(super) const CONFIG: Target = Target {
     promise: "what is refused is refused in one line, and what is accepted means the same when it is \
               written down again",
     inputs: 400_000,
+    readings: 1,
     corpus: || Corpus::new(config_seeds(), CONFIG_WORDS).together(3),
     reader: config,
 };
@@ -44,6 +46,7 @@ pub(super) const TEMPLATE: Target = Target {
     promise: "a text without placeholders stays as it is, and a document has as many characters as it \
               may have",
     inputs: 600_000,
+    readings: 1,
     corpus: || {
         Corpus::new(
             template_seeds(),
@@ -57,6 +60,7 @@ pub(super) const CHECKLIST: Target = Target {
     name: "checklists",
     promise: "no more is done than there is",
     inputs: 1_000_000,
+    readings: 1,
     corpus: || {
         let plan =
             "# Plan\n- [ ] one\n  - [x] inner\n* [X] two\n```\n- [ ] quoted\n```\n+ [x] three\n";
@@ -78,6 +82,7 @@ pub(super) const NAMES: Target = Target {
     name: "ids, times, durations, names",
     promise: "what is read is written as it was",
     inputs: 1_300_000,
+    readings: 1,
     corpus: || {
         let seeds = [
             "t-3f9a01",
@@ -98,6 +103,7 @@ pub(super) const SHOWN: Target = Target {
     name: "shown text",
     promise: "nothing acts on the terminal, what is cut or wrapped fits, and wrapping loses nothing",
     inputs: 650_000,
+    readings: 1,
     corpus: || {
         let seeds = [
             "plain words that are wrapped somewhere",
