@@ -9,6 +9,8 @@
 //!     ralph-worker listen          prints its pid and its start, then each signal that it gets
 
 mod mix;
+#[path = "../it/random.rs"]
+mod random;
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -19,6 +21,8 @@ use ralph::dag::{Outcome, RunId, State, TaskId, Verb};
 use ralph::process::Holder;
 use ralph::store::{Change, Claim, Ending, NewRun, NewTask, Store, Target, explain};
 use ralph::time::Timestamp;
+
+use random::Random;
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -143,7 +147,7 @@ fn print(text: &dyn std::fmt::Display) -> Result<()> {
 /// around it. What may take tasks away is printed before it is done.
 struct Churn {
     worker: Worker,
-    random: u64,
+    random: Random,
     /// Each task we know, with the groups around it, innermost first.
     known: Vec<(TaskId, Vec<TaskId>)>,
     claims: Vec<Claim>,
@@ -157,8 +161,7 @@ impl Churn {
         let known = (0..snapshot.tasks.len())
             .map(|task| (id(task), snapshot.graph.lineage(task).skip(1).map(id).collect()))
             .collect();
-        let random = seed.wrapping_mul(2).wrapping_add(0x9e37_79b9_7f4a_7c15);
-        Ok(Churn { worker, random, known, claims: Vec::new() })
+        Ok(Churn { worker, random: Random::new(seed), known, claims: Vec::new() })
     }
 
     fn run(&mut self) -> Result<()> {
@@ -251,9 +254,6 @@ impl Churn {
     }
 
     fn below(&mut self, end: usize) -> usize {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        (self.random >> 20) as usize % end
+        self.random.below(end as u64) as usize
     }
 }

@@ -16,6 +16,7 @@ use ralph::dag::{Outcome, TaskId, Verb};
 use ralph::store::{Claim, ClaimLost, NewTask};
 use ralph::time::Timestamp;
 
+use super::random::Random;
 use super::{Worker, print};
 
 /// So much is kept before it is said: a pipe holds more.
@@ -23,7 +24,7 @@ const MUCH: usize = 4_096;
 
 pub(crate) struct Mix {
     worker: Worker,
-    random: u64,
+    random: Random,
     known: Vec<TaskId>,
     /// What we work on, when we asked for it and since when we have it.
     held: Option<(Claim, u128, u128)>,
@@ -36,7 +37,7 @@ impl Mix {
         let worker = Worker::start(database)?;
         let tasks = worker.store.snapshot(Timestamp::now())?.tasks;
         let known = tasks.iter().map(|task| task.id).collect();
-        let random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let random = Random::new(seed);
         Ok(Mix { worker, random, known, held: None, refused: 0, report: String::new() })
     }
 
@@ -151,10 +152,7 @@ impl Mix {
     }
 
     fn below(&mut self, end: usize) -> usize {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        (self.random >> 20) as usize % end.max(1)
+        self.random.below(end as u64) as usize
     }
 }
 
