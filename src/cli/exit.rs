@@ -9,7 +9,7 @@ pub enum Exit {
     Done,
     /// Something went wrong.
     Error,
-    /// The command line makes no sense, or a question may not be asked.
+    /// The command line makes no sense, or there is no terminal to ask on.
     Usage,
     /// A limit was reached.
     Limit,
@@ -43,10 +43,10 @@ impl From<Exit> for ExitCode {
 pub(super) const TABLE: &str = "Exit codes:
     0  done: everything asked for is done
     1  error, or the run ended with failed tasks
-    2  wrong usage, or a question would have to be asked and may not be
+    2  usage error, or confirmation needed but no terminal to ask on
     3  a limit was reached: iterations, time or cost
-    4  nothing can go on: tasks remain but none can become ready, or there are none
-  130  interrupted: SIGINT or SIGTERM";
+    4  stuck: the remaining tasks can't become ready, or there are no tasks
+  130  interrupted: by a signal, or the reader of a run's output is gone";
 
 #[cfg(test)]
 mod tests {
