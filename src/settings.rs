@@ -18,6 +18,7 @@ use anyhow::{Result, anyhow};
 use serde::{Deserialize, de::DeserializeOwned};
 use toml::Value;
 
+use duration::duration_of;
 pub use duration::parse_duration;
 pub use environment::Environment;
 use keys::{KEYS, Key};
@@ -95,6 +96,8 @@ pub struct RunSettings {
     pub strategy: Strategy,
     /// The model to use, by any name the agent knows.
     pub model: Option<String>,
+    /// A model that an agent asks for is used for the next iteration.
+    pub hints: bool,
     /// How many iterations it may take.
     pub max_iterations: Option<u32>,
     /// How long it may take.
@@ -314,8 +317,9 @@ fn fold(given: Vec<file::Given>, environment: &Environment, flags: &[Flag]) -> R
     for (key, value, origin) in given {
         entries.set(key, value, origin)?;
     }
+    let in_session = environment.var("RALPH_ITERATION").is_some();
     for key in KEYS {
-        for variable in key.variables() {
+        for variable in key.variables(in_session) {
             if let Some(text) = environment.text(&variable)? {
                 entries.set(key, key.kind.parse(&text), Origin::Environment(variable))?;
             }
@@ -371,10 +375,11 @@ impl Entries {
             run: RunSettings {
                 strategy: self.get("run.strategy"),
                 model: self.find("run.model"),
-                max_iterations: self.find("run.max_iterations"),
-                max_time: self.find::<String>("run.max_time").map(|text| {
-                    parse_duration(&text).expect("its key takes nothing but a duration")
-                }),
+                hints: self.get("run.hints"),
+                max_iterations: self.find("run.max_iterations").filter(|&most| most > 0),
+                max_time: self
+                    .value("run.max_time")
+                    .map(|time| duration_of(time).expect("its key takes nothing but a duration")),
                 max_cost: self.find("run.max_cost"),
             },
             verify: VerifySettings {
@@ -397,9 +402,13 @@ impl Entries {
         }
     }
 
-    fn find<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
+    fn value(&self, key: &str) -> Option<&Value> {
         let entry = self.0.iter().find(|entry| entry.key == key).expect("every key has an entry");
-        let value = entry.value.clone()?;
+        entry.value.as_ref()
+    }
+
+    fn find<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
+        let value = self.value(key)?.clone();
         Some(value.try_into().expect("a key takes only what its setting can hold"))
     }
 

@@ -127,12 +127,12 @@ pub(super) struct RunArgs {
     #[arg(long)]
     pub(super) dry_run: bool,
     /// Stop after one iteration
-    #[arg(long, conflicts_with = "max_iterations")]
+    #[arg(long, short_alias = 'o', conflicts_with = "max_iterations")]
     pub(super) once: bool,
-    /// Stop after this many iterations
-    #[arg(long = "limit", alias = "max-iterations", value_name = "N")]
+    /// Stop after this many iterations; 0: no limit
+    #[arg(long = "limit", visible_alias = "max-iterations", value_name = "N")]
     pub(super) max_iterations: Option<u32>,
-    /// Stop after this time, such as 2h30m
+    /// Stop after this time, such as 2h30m, or this many seconds
     #[arg(long, value_name = "TIME")]
     pub(super) max_time: Option<String>,
     /// Stop when this much is spent, in USD
@@ -142,8 +142,11 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "MODEL")]
     pub(super) model: Option<String>,
     /// How to choose the model: fixed, cost-optimized, escalate or plan-then-execute
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, alias = "model-strategy", value_name = "NAME")]
     pub(super) strategy: Option<String>,
+    /// Ignore the model that an agent asks for with <next-model>
+    #[arg(long)]
+    pub(super) model_lock: bool,
     /// How often a failed task is tried again, unless the task says so itself
     #[arg(long, value_name = "N")]
     pub(super) max_retries: Option<u32>,
@@ -153,6 +156,9 @@ pub(super) struct RunArgs {
     /// Ask agents to write skills and to keep CLAUDE.md current
     #[arg(long)]
     pub(super) learn: bool,
+    /// Do not, even if the settings say so
+    #[arg(long, hide = true, conflicts_with = "learn")]
+    pub(super) no_learn: bool,
     #[command(flatten)]
     pub(super) pty: PtyArgs,
     #[command(flatten)]
@@ -198,7 +204,7 @@ pub(super) struct LoopArgs {
     /// The most iterations there may be
     #[arg(long, value_name = "N")]
     pub(super) max_iterations: Option<u32>,
-    /// Stop after this time, such as 2h30m
+    /// Stop after this time, such as 2h30m, or this many seconds
     #[arg(long, value_name = "TIME")]
     pub(super) max_time: Option<String>,
     /// Stop when this much is spent, in USD
@@ -222,6 +228,13 @@ pub(super) struct LoopArgs {
     pub(super) sandbox: SandboxArgs,
     #[command(flatten)]
     pub(super) show: ShowArgs,
+    // A loop has no tasks to reset: scripts pass these two to `run` and `loop` alike.
+    /// Accepted as by `ralph run`
+    #[arg(short, long, hide = true, conflicts_with = "no_auto_reset")]
+    pub(super) yes: bool,
+    /// Accepted as by `ralph run`
+    #[arg(long, hide = true)]
+    pub(super) no_auto_reset: bool,
 }
 
 #[derive(Debug, Args)]
@@ -307,6 +320,9 @@ pub(super) enum TaskCommand {
     Show(OneTask),
     /// List tasks
     List {
+        /// All of them, which is what is listed without it, too
+        #[arg(long, hide = true, conflicts_with_all = ["ready", "status"])]
+        all: bool,
         /// Only what can start now, in the order in which it will
         #[arg(long)]
         ready: bool,

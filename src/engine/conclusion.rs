@@ -134,6 +134,14 @@ impl Engine<'_> {
             self.refusals = 0;
         }
         let Some(hint) = &judgement.hint else { return Ok(()) };
+        if !self.plan.hints {
+            if !std::mem::replace(&mut self.told_of_hints, true) {
+                self.helm.warn(&format!(
+                    "`{hint}` was asked for next; such hints are ignored (--model-lock)"
+                ));
+            }
+            return Ok(());
+        }
         self.record.hint = Some(hint.clone());
         let (task, note) =
             (iteration.task.to_string(), format!("asked for the model `{hint}` next"));

@@ -140,6 +140,8 @@ struct Engine<'a> {
     /// The commit that is checked out.
     head: Option<String>,
     features: HashSet<FeatureId>,
+    /// Whether it was said that hints of agents are ignored.
+    told_of_hints: bool,
     totals: Totals,
 }
 
@@ -201,6 +203,7 @@ impl<'a> Engine<'a> {
             refusals: 0,
             head: None,
             features: HashSet::new(),
+            told_of_hints: false,
             totals: Totals::default(),
         }
     }

@@ -62,7 +62,7 @@ impl Strategy {
     pub fn choose(&self, record: &Record, last_attempt_failed: bool, now: Timestamp) -> Choice {
         let free = |name: &str| record.capped.get(name).is_none_or(|&until| until <= now);
         let model = |name: &str, hinted| Choice::Model { name: name.to_owned(), hinted };
-        if let Some(hint) = record.hint.as_deref().filter(|hint| self.may_switch() && free(hint)) {
+        if let Some(hint) = record.hint.as_deref().filter(|hint| free(hint)) {
             return model(hint, true);
         }
         let wanted = self.wanted(record, last_attempt_failed);
@@ -159,10 +159,10 @@ mod tests {
     }
 
     #[test]
-    fn a_hint_wins_unless_the_model_is_fixed() {
+    fn a_hint_wins_whatever_the_strategy() {
         let hint = Record { hint: Some("haiku".into()), ..Record::default() };
         check(&Strategy::CostOptimized, &hint, true, "haiku");
-        check(&Strategy::Fixed("my-model".into()), &hint, true, "my-model");
+        check(&Strategy::Fixed("my-model".into()), &hint, true, "haiku");
         assert_eq!(
             Strategy::Escalate.choose(&hint, false, now()),
             Choice::Model { name: "haiku".into(), hinted: true }

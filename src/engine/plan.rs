@@ -23,6 +23,8 @@ pub struct Plan {
     pub max_retries: u32,
     /// How work is checked.
     pub verify: VerifyPlan,
+    /// Whether a model that an agent asks for is used for the next iteration.
+    pub hints: bool,
     /// Whether agents are asked to write down what they learned.
     pub learn: bool,
     /// Whether new commits are pushed after each iteration.

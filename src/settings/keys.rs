@@ -2,7 +2,7 @@
 
 use toml::Value;
 
-use super::{Backend, Network, Strategy, parse_duration};
+use super::{Backend, Network, Strategy, duration::duration_of};
 use Kind::{Bool, Duration, List, OneOf, Text, Usd, Whole};
 
 /// Every key, in the order of `.ralph.toml.example`.
@@ -26,9 +26,10 @@ pub(super) static KEYS: &[Key] = &[
     ),
     key("agent.silence_timeout_secs", Whole(0), "1800"),
     key("agent.exit_grace_secs", Whole(0), "10"),
-    key("run.strategy", OneOf(Strategy::NAMES), "cost-optimized"),
-    unset("run.model", Text),
-    unset("run.max_iterations", Whole(1)),
+    key("run.strategy", OneOf(Strategy::NAMES), "cost-optimized").alias("RALPH_MODEL_STRATEGY"),
+    unset("run.model", Text).alias(MODEL),
+    key("run.hints", Bool, "true"),
+    unset("run.max_iterations", Whole(0)).alias("RALPH_LIMIT"),
     unset("run.max_time", Duration),
     unset("run.max_cost", Usd),
     key("verify.agent", Bool, "true").alias("RALPH_VERIFY"),
@@ -43,6 +44,9 @@ pub(super) static KEYS: &[Key] = &[
     key("loop.max_iterations", Whole(1), "100").alias("RALPH_MAX_ITERATIONS"),
     key("loop.pause_secs", Whole(0), "2"),
 ];
+
+/// Sets `run.model`. Sessions have it as well: there it says which model works, and sets nothing.
+const MODEL: &str = "RALPH_MODEL";
 
 /// What can be set, by its dotted name.
 pub(super) struct Key {
@@ -74,10 +78,11 @@ impl Key {
         self.default.map(|text| self.kind.parse(text))
     }
 
-    /// The environment variables that set this key; a later one wins.
-    pub(super) fn variables(&self) -> impl Iterator<Item = String> {
+    /// The environment variables that set this key, inside a session or outside; a later one wins.
+    pub(super) fn variables(&self, in_session: bool) -> impl Iterator<Item = String> {
         let own = format!("RALPH_{}", self.name.replace('.', "_").to_ascii_uppercase());
-        self.alias.map(String::from).into_iter().chain([own])
+        let alias = self.alias.filter(|&alias| !(in_session && alias == MODEL));
+        alias.map(String::from).into_iter().chain([own])
     }
 }
 
@@ -125,7 +130,7 @@ impl Kind {
                 .as_float()
                 .or(value.as_integer().map(|dollars| dollars as f64))
                 .is_some_and(|dollars| dollars > 0.0 && dollars.is_finite()),
-            Duration => value.as_str().is_some_and(|text| parse_duration(text).is_ok()),
+            Duration => duration_of(value).is_some(),
             Text => value.as_str().is_some_and(|text| !text.trim().is_empty()),
             List => value.as_array().is_some_and(|items| items.iter().all(|i| Text.accepts(i))),
             OneOf(names) => value.as_str().is_some_and(|text| names.contains(&text)),
@@ -138,7 +143,7 @@ impl Kind {
             Bool => "`true` or `false`".into(),
             Whole(least) => format!("a whole number from {least} to {}", u32::MAX),
             Usd => "an amount in USD above 0".into(),
-            Duration => "a duration such as `2h30m` or `90s`".into(),
+            Duration => "a duration such as `2h30m`, or a number of seconds".into(),
             Text => "a non-empty string".into(),
             List => "a list of non-empty strings".into(),
             OneOf(names) => format!("one of `{}`", names.join("`, `")),

@@ -99,6 +99,7 @@ fn every_key_reaches_its_setting() {
         [run]
         strategy = "fixed"
         model = "opus"
+        hints = false
         max_iterations = 3
         max_time = "4s"
         max_cost = 5
@@ -150,6 +151,7 @@ fn every_key_reaches_its_setting() {
             model: Some(
                 "opus",
             ),
+            hints: false,
             max_iterations: Some(
                 3,
             ),
@@ -279,7 +281,19 @@ fn a_variable_sets_its_key() {
         "verify.commands",
         "[] (environment RALPH_VERIFY_COMMANDS)",
     );
-    check(&[("RALPH_MODEL", "opus"), ("RALPH_WHAT", "?")], "run.model", "unset (default)");
+    check(
+        &[("RALPH_MODEL", "opus"), ("RALPH_WHAT", "?")],
+        "run.model",
+        r#""opus" (environment RALPH_MODEL)"#,
+    );
+    check(&[("RALPH_MODEL", "opus"), ("RALPH_ITERATION", "1")], "run.model", "unset (default)");
+    check(
+        &[("RALPH_MODEL_STRATEGY", "escalate")],
+        "run.strategy",
+        r#""escalate" (environment RALPH_MODEL_STRATEGY)"#,
+    );
+    check(&[("RALPH_LIMIT", "7")], "run.max_iterations", "7 (environment RALPH_LIMIT)");
+    check(&[("RALPH_AUTO_PUSH", "true")], "auto_push", "true (environment RALPH_AUTO_PUSH)");
 }
 
 #[test]
@@ -292,10 +306,21 @@ fn no_two_keys_share_a_variable_with_each_other_or_with_a_session() {
         "RALPH_MODEL",
         "RALPH_SESSION",
     ];
-    let mut variables: Vec<_> = KEYS.iter().flat_map(Key::variables).collect();
+    let mut variables: Vec<_> = KEYS.iter().flat_map(|key| key.variables(true)).collect();
     variables.extend(sessions.map(String::from));
     variables.sort();
     assert!(variables.is_sorted_by(|a, b| a < b), "{variables:?}");
+}
+
+#[test]
+fn a_time_without_a_unit_is_seconds_and_a_limit_of_zero_is_none() {
+    let given = |file: &str| load(file.as_bytes(), &[], &[]).unwrap().settings.run;
+    assert_eq!(given("run.max_time = 60").max_time, Some(Duration::from_secs(60)));
+    assert_eq!(given("run.max_time = '60'").max_time, Some(Duration::from_secs(60)));
+    assert_eq!(given("run.max_iterations = 0").max_iterations, None);
+    let flag = Flag::new("--limit", "run.max_iterations", 0);
+    let loaded = load(b"run.max_iterations = 5", &[], &[flag]).unwrap();
+    assert_eq!(loaded.settings.run.max_iterations, None, "the flag wins over the file");
 }
 
 #[test]
@@ -385,8 +410,8 @@ fn a_value_that_its_key_does_not_take_is_refused() {
 
     let strategy = "one of `fixed`, `cost-optimized`, `escalate`, `plan-then-execute`";
     check("run.strategy = 'cheap'", "run.strategy", strategy, r#""cheap""#);
-    let duration = "a duration such as `2h30m` or `90s`";
-    check("run.max_time = 90", "run.max_time", duration, "90");
+    let duration = "a duration such as `2h30m`, or a number of seconds";
+    check("run.max_time = 0", "run.max_time", duration, "0");
     check("run.max_time = 'soon'", "run.max_time", duration, r#""soon""#);
     let amount = "an amount in USD above 0";
     check("run.max_cost = 0", "run.max_cost", amount, "0");
@@ -420,7 +445,7 @@ fn a_wrong_variable_or_flag_is_named() {
     check(
         &[],
         &[Flag::new("--max-time", "run.max_time", "soon")],
-        r#"flag `--max-time`: `run.max_time` must be a duration such as `2h30m` or `90s`, not `"soon"`"#,
+        r#"flag `--max-time`: `run.max_time` must be a duration such as `2h30m`, or a number of seconds, not `"soon"`"#,
     );
 
     let bytes = OsString::from_vec(vec![0xff]);

@@ -608,6 +608,47 @@ fn what_failed_before_is_asked_about_reset_or_refused() {
 // Models, skills and what an agent is told.
 
 #[test]
+fn a_locked_model_ignores_hints_and_says_so_once() {
+    let project = Project::new();
+    project.add_lines("{\"title\": \"T\"}\n".repeat(3));
+    let hint = "done | say <next-model>opus</next-model>";
+    let output = run(&project, &[hint], &["--no-verify", "--model-lock"]);
+    assert_code(&output, 0);
+    let said = format!("{}{}", output.stdout(), output.stderr());
+    assert_eq!(said.matches("such hints are ignored").count(), 1, "{said}");
+    assert!(!said.contains("as the last session asked"), "{said}");
+}
+
+#[test]
+fn flags_and_variables_of_other_ralphs_are_understood() {
+    let five = || {
+        let project = Project::new();
+        project.add_lines("{\"title\": \"T\"}\n".repeat(5));
+        project
+    };
+    let project = five();
+    assert_code(&run(&project, &["done"], &["--no-verify", "-o"]), 3);
+    assert_code(&run(&project, &["done"], &["--no-verify", "--max-iterations", "1"]), 3);
+    let others = ["--no-verify", "--model-strategy", "escalate", "--no-learn", "--limit", "0"];
+    assert_code(&run(&project, &["expect-arg --model haiku | done"], &others), 0);
+    assert_eq!(
+        project.ralph(["task", "list", "--all", "--json"]).json().as_array().unwrap().len(),
+        5
+    );
+
+    let project = five();
+    let mut command =
+        project.ralph_playing(&["expect-arg --model my-model | done"], ["run", "--no-verify"]);
+    command.env("RALPH_LIMIT", "2").env("RALPH_MODEL", "my-model");
+    assert_code(&finish(&project, command), 3);
+    let mut command =
+        project.ralph_playing(&["expect-arg --model haiku | done"], ["run", "--no-verify"]);
+    command.env("RALPH_MODEL_STRATEGY", "escalate");
+    assert_code(&finish(&project, command), 0);
+    assert!(project.ralph(["run", "--help"]).ok().contains("--max-iterations"));
+}
+
+#[test]
 fn models_follow_the_strategy_and_the_hint() {
     let models = |project: &Project| -> Vec<String> {
         let attempts = project.ralph(["logs", "--json"]).json();
@@ -624,7 +665,12 @@ fn models_follow_the_strategy_and_the_hint() {
         (&[][..], &["done"][..], &["sonnet", "sonnet", "sonnet", "haiku", "haiku"][..]),
         (&[], &["fail x", "done"], &["sonnet", "opus", "sonnet", "sonnet", "haiku", "haiku"]),
         (&[], &[hint, "done"], &["sonnet", "opus", "sonnet", "haiku", "haiku"]),
-        (&["--model", "my-model"], &[hint], &["my-model"; 5]),
+        (
+            &["--model", "my-model"],
+            &[hint, "done"],
+            &["my-model", "opus", "my-model", "my-model", "my-model"],
+        ),
+        (&["--model", "my-model", "--model-lock"], &[hint], &["my-model"; 5]),
         (
             &["--strategy", "escalate"],
             &["done", "fail x", "done", "fail x", "done"],

@@ -57,6 +57,8 @@ fn flags(args: &RunArgs) -> Vec<Flag> {
     add(args.max_retries.map(|it| Flag::new("--max-retries", "max_retries", i64::from(it))));
     add(args.no_verify.then(|| Flag::new("--no-verify", "verify.agent", false)));
     add(args.learn.then(|| Flag::new("--learn", "learn", true)));
+    add(args.no_learn.then(|| Flag::new("--no-learn", "learn", false)));
+    add(args.model_lock.then(|| Flag::new("--model-lock", "run.hints", false)));
     add(args.auto_push.then(|| Flag::new("--auto-push", "auto_push", true)));
     flags
 }
@@ -77,6 +79,7 @@ fn plan(args: &RunArgs, settings: &Settings, target: Target, setup: &Setup) -> R
             commands: settings.verify.commands.clone(),
             timeout: settings.verify.timeout,
         },
+        hints: settings.run.hints,
         learn: settings.learn,
         auto_push: settings.auto_push,
         git_stats: settings.git_stats,

@@ -26,7 +26,7 @@ pub(super) fn run(command: TaskCommand, setup: &Setup, out: &mut dyn Write) -> R
         TaskCommand::Add(args) => add::run(args, setup, out),
         TaskCommand::Create(model) => create::run(model.model, setup),
         TaskCommand::Show(one) => show::run(&one, setup, out),
-        TaskCommand::List { ready, status, feature, json } => {
+        TaskCommand::List { all: _, ready, status, feature, json } => {
             let filter = list::Filter { ready, status, feature };
             list::run(&filter, json.json, setup, out)
         }
