@@ -118,6 +118,29 @@ pub fn converse(
     log: &mut dyn Write,
     listener: &mut dyn Listener,
 ) -> Result<Report> {
+    attend(invocation, Some(Parser::new()), limits, mailbox, log, listener)
+}
+
+/// Runs a program that is no agent to its end. Its output goes to `output` and is not read as events,
+/// whatever it looks like.
+pub fn execute(
+    invocation: &Invocation,
+    limits: Limits,
+    mailbox: &Mailbox,
+    output: &mut dyn Write,
+    listener: &mut dyn Listener,
+) -> Result<Report> {
+    attend(invocation, None, limits, mailbox, output, listener)
+}
+
+fn attend(
+    invocation: &Invocation,
+    parser: Option<Parser>,
+    limits: Limits,
+    mailbox: &Mailbox,
+    log: &mut dyn Write,
+    listener: &mut dyn Listener,
+) -> Result<Report> {
     let marker = Marker::new();
     let mut invocation = invocation.clone();
     invocation.variables.push(marker.variable());
@@ -128,7 +151,7 @@ pub fn converse(
     let session = Session {
         process,
         watch: Watch::new(limits, Instant::now()),
-        parser: Parser::new(),
+        parser,
         observer: Observer::new(),
         lines: Lines::default(),
         long_lines: 0,
@@ -141,7 +164,8 @@ pub fn converse(
 struct Session {
     process: Process,
     watch: Watch,
-    parser: Parser,
+    /// None if the output of the program is not a stream of events.
+    parser: Option<Parser>,
     observer: Observer,
     lines: Lines,
     long_lines: usize,
@@ -211,15 +235,16 @@ impl Session {
     fn read(&mut self, bytes: &[u8], log: &mut dyn Write, listener: &mut dyn Listener) {
         // A session is worth more than its log.
         self.logged &= log.write_all(bytes).is_ok();
-        let (parser, observer, watch) = (&mut self.parser, &mut self.observer, &mut self.watch);
-        let now = Instant::now();
-        self.long_lines += self.lines.push(bytes, &mut |line| {
-            parser.parse(line, &mut |event| {
-                watch.see(&event, now);
-                observer.observe(&event);
-                listener.event(&event);
+        if let Some(parser) = &mut self.parser {
+            let (observer, watch, now) = (&mut self.observer, &mut self.watch, Instant::now());
+            self.long_lines += self.lines.push(bytes, &mut |line| {
+                parser.parse(line, &mut |event| {
+                    watch.see(&event, now);
+                    observer.observe(&event);
+                    listener.event(&event);
+                });
             });
-        });
+        }
         listener.caught_up();
     }
 
@@ -232,13 +257,15 @@ impl Session {
     }
 
     fn finish(self, exit: Option<Exit>, listener: &mut dyn Listener) -> Report {
-        let (mut parser, mut observer) = (self.parser, self.observer);
-        self.lines.finish(&mut |line| {
-            parser.parse(line, &mut |event| {
-                observer.observe(&event);
-                listener.event(&event);
+        let mut observer = self.observer;
+        if let Some(mut parser) = self.parser {
+            self.lines.finish(&mut |line| {
+                parser.parse(line, &mut |event| {
+                    observer.observe(&event);
+                    listener.event(&event);
+                });
             });
-        });
+        }
         listener.caught_up();
         Report {
             facts: observer.into_facts(exit),

@@ -38,7 +38,7 @@ mod wire;
 pub use claude::{
     ATTEMPT_VARIABLE, AttemptContext, Invocation, Permission, Session, Stdin, session_path,
 };
-pub use converse::{Input, Listener, Mailbox, Report, converse};
+pub use converse::{Input, Listener, Mailbox, Report, converse, execute};
 pub use descendants::end_marked;
 pub use facts::{Exit, Facts, Observer, Trouble};
 pub use foreground::{HandedBack, hand_over};

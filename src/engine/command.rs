@@ -56,7 +56,7 @@ pub(super) fn run(
         deadline: timeout.map(|time| Instant::now() + time),
     };
     let mut tail = Tail::default();
-    let report = agent::converse(&invocation, limits, mailbox, &mut tail, listener)?;
+    let report = agent::execute(&invocation, limits, mailbox, &mut tail, listener)?;
     let how = match (report.ended_by, report.facts.exit) {
         (EndedBy::Request, _) => return Ok(Ended::Interrupted),
         (EndedBy::Deadline, _) => {

@@ -8,6 +8,7 @@ mod demo;
 mod docs;
 mod exchange;
 mod faults;
+mod guards;
 mod harness;
 mod interrupts;
 mod interview;
