@@ -19,17 +19,18 @@ impl Engine<'_> {
         claim: Claim,
         attempted: Attempted,
     ) -> Result<Option<RunEnd>> {
-        let Attempted { iteration, around, facts, judgement, decision } = attempted;
+        let Attempted { iteration, around, facts, judgement, mut decision } = attempted;
         let salvage = self.salvage(&iteration, &decision)?;
         let head = self.look_at_head();
         let session = iteration.record(&facts, head.clone());
         let status = match self.finish(claim, &decision, session) {
-            Ok(status) => status,
-            Err(error) if error.is::<ClaimLost>() => {
-                self.helm.warn(&error.to_string());
-                return Ok(None);
+            Ok(status) => Some(status),
+            Err(error) => {
+                let lost = error.downcast::<ClaimLost>()?;
+                self.helm.warn(&lost.to_string());
+                (decision.outcome, decision.reason) = (lost.loss.outcome(), None);
+                self.store.task(lost.task)?.map(|task| task.status.unwrap_or(Status::Pending))
             }
-            Err(error) => return Err(error),
         };
         self.take_note(&iteration, &decision, &judgement)?;
         self.totals.note(&around.task, &decision, status, &iteration);
@@ -145,8 +146,11 @@ impl Engine<'_> {
         self.record.hint = Some(hint.clone());
         let (task, note) =
             (iteration.task.to_string(), format!("asked for the model `{hint}` next"));
-        self.store.note(&task, &note, Some(iteration.attempt), self.helm.clock.now())?;
-        Ok(())
+        let noted = self.store.note(&task, &note, Some(iteration.attempt), self.helm.clock.now());
+        match noted {
+            Err(_) if self.store.task(iteration.task)?.is_none() => Ok(()),
+            noted => noted.map(|_| ()),
+        }
     }
 
     fn tell_end(
@@ -154,7 +158,7 @@ impl Engine<'_> {
         iteration: &Iteration,
         facts: &Facts,
         decision: &Decision,
-        status: Status,
+        status: Option<Status>,
     ) {
         self.helm.tell(&Event::IterationEnd(IterationEnd {
             iteration: iteration.number,
@@ -162,7 +166,7 @@ impl Engine<'_> {
             attempt_id: Some(iteration.attempt),
             outcome: decision.outcome,
             reason: decision.reason.as_deref(),
-            status: Some(status),
+            status,
             model: &iteration.model,
             duration_secs: iteration.began.elapsed().as_secs_f64(),
             cost_usd: iteration.cost_usd,

@@ -5,13 +5,13 @@ use std::time::Instant;
 use anyhow::Result;
 
 use super::decision::{Decision, last_failed};
-use super::judge::{Judgement, judge};
+use super::judge::{Judgement, Verdict, judge};
 use super::model::Choice;
 use super::{Engine, RunEnd};
 use crate::agent::{self, AttemptContext, Facts, Report, Scratch, Session, Trouble};
 use crate::dag::{AttemptId, Outcome, TaskId};
 use crate::event::{Activity, Event, IterationStart};
-use crate::store::{Claim, SessionRecord, Surroundings};
+use crate::store::{Claim, ClaimLost, SessionRecord, Surroundings};
 use crate::time::Timestamp;
 
 /// An iteration while it lasts.
@@ -57,13 +57,19 @@ impl Engine<'_> {
     pub(super) fn iterate(&mut self, claim: Claim) -> Result<Option<RunEnd>> {
         let around = match self.store.surroundings(claim.task) {
             Ok(around) => around,
-            Err(error) => return self.release(claim, error),
+            Err(error) => match self.store.lost(&claim)? {
+                Some(lost) => return Ok(self.let_go(&lost)),
+                None => return self.release(claim, error),
+            },
         };
         let now = self.helm.clock.now();
         match self.plan.strategy.choose(&self.record, last_failed(&around), now) {
             Choice::Model { name, hinted } => match self.attempt(&claim, around, name, hinted) {
                 Ok(attempted) => self.conclude(claim, attempted),
-                Err(error) => self.release(claim, error),
+                Err(error) => match error.downcast::<ClaimLost>() {
+                    Ok(lost) => Ok(self.let_go(&lost)),
+                    Err(error) => self.release(claim, error),
+                },
             },
             Choice::NoneBefore(until) => {
                 let trouble = Trouble::UsageLimit { window: None, resets_at: None };
@@ -72,6 +78,12 @@ impl Engine<'_> {
                 Ok(self.helm.wait_for_the_api(&trouble, until).map(RunEnd::from))
             }
         }
+    }
+
+    /// Goes on without a task that was lost before a session began to work on it.
+    fn let_go(&mut self, lost: &ClaimLost) -> Option<RunEnd> {
+        self.helm.warn(&lost.to_string());
+        None
     }
 
     /// Has an agent work on a claim, and decides what is to become of it.
@@ -83,10 +95,9 @@ impl Engine<'_> {
         hinted: bool,
     ) -> Result<Attempted> {
         self.record.hint = None;
-        self.helm.used.iterations += 1;
         self.mark_running(&around)?;
         let mut iteration = Iteration {
-            number: self.helm.used.iterations,
+            number: self.helm.used.iterations + 1,
             task: claim.task,
             attempt: claim.attempt,
             model,
@@ -100,12 +111,20 @@ impl Engine<'_> {
         };
         let brief = self.brief(&around, claim.number);
         let report = self.work(claim, &mut iteration, &around, &brief, hinted)?;
-        let asked = self.store.asked(claim)?;
+        let (asked, is_ours) = match self.store.asked(claim) {
+            Ok(asked) => (asked, true),
+            Err(error) if error.is::<ClaimLost>() => (None, false),
+            Err(error) => return Err(error),
+        };
         let judgement = judge(claim.task, &report.facts, report.ended_by, asked);
         for remark in &judgement.remarks {
             self.helm.warn(remark);
         }
-        let decision = self.decide(&mut iteration, &around, &brief, &report, &judgement)?;
+        let decision = match judgement.verdict {
+            // What no longer counts need not be verified.
+            Verdict::Done { .. } if !is_ours => Decision::new(Outcome::Overruled, None),
+            _ => self.decide(&mut iteration, &around, &brief, &report, &judgement)?,
+        };
         Ok(Attempted { iteration, around, facts: report.facts, judgement, decision })
     }
 
@@ -172,6 +191,7 @@ impl Engine<'_> {
         title: &str,
         hinted: bool,
     ) -> Result<()> {
+        self.helm.used.iterations = iteration.number;
         let counts = self.store.counts(&self.plan.target)?;
         let (elapsed, cost_usd) = (self.helm.clock.elapsed(), self.helm.used.cost);
         self.helm.tell(&Event::IterationStart(IterationStart {

@@ -275,13 +275,13 @@ impl<'a> Engine<'a> {
         let project = self.plan.places.root.to_string_lossy().into_owned();
         let target = match &self.plan.target {
             Target::Everything => None,
-            Target::Feature(name) => Some(name.as_str()),
-            Target::Task(id) => Some(id.as_str()),
+            Target::Feature { name, .. } => Some(name.clone()),
+            Target::Task(id) => Some(id.to_string()),
         };
         self.helm.tell(&Event::Start(Start {
             version: env!("CARGO_PKG_VERSION"),
             project: &project,
-            target,
+            target: target.as_deref(),
             loop_id: None,
             done: counts.done,
             total: counts.total,

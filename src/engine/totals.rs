@@ -19,14 +19,17 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Takes an iteration into account.
+    /// Takes an iteration into account; one without status was on a task that is deleted by now.
     pub(super) fn note(
         &mut self,
         task: &Task,
         decision: &Decision,
-        status: Status,
+        status: Option<Status>,
         iteration: &Iteration,
     ) {
+        self.input_tokens += iteration.input_tokens;
+        self.output_tokens += iteration.output_tokens;
+        let Some(status) = status else { return };
         let known = self.results.iter().position(|result| result.task == task.id);
         let index = known.unwrap_or(self.results.len());
         if known.is_none() {
@@ -48,8 +51,6 @@ impl Totals {
         result.reason.clone_from(&decision.reason);
         result.cost_usd += iteration.cost_usd;
         result.duration_secs += iteration.began.elapsed().as_secs_f64();
-        self.input_tokens += iteration.input_tokens;
-        self.output_tokens += iteration.output_tokens;
     }
 
     /// Takes commits into account.

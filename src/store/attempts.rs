@@ -9,9 +9,9 @@ use rusqlite::{OptionalExtension, Transaction, params};
 use super::add::random_bits;
 use super::log::log;
 use super::rows::Place;
-use super::runs::Target;
+use super::runs::{Target, seq_of};
 use super::verbs::set_status;
-use super::{INSIDE, Store, resolve};
+use super::{INSIDE, Store};
 use crate::dag::{
     Ask, Attempt, AttemptId, Kind, LogEvent, Outcome, RunId, Status, TaskId, Verification,
 };
@@ -84,16 +84,50 @@ pub struct SessionRecord {
     pub verify_log_path: Option<String>,
 }
 
-/// The claim was taken back in the meantime: the task is no longer ours, and nothing was changed.
+/// The claim ended while its session ran: the task is no longer ours, and its status was not changed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ClaimLost {
     /// The task.
     pub task: TaskId,
+    /// What ended the claim.
+    pub loss: Loss,
+}
+
+/// What ended a claim before its run did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// A person decided the task's status.
+    Overruled,
+    /// Another process took the run for dead.
+    TakenBack,
+    /// The task was deleted, and its attempts with it.
+    Deleted,
+}
+
+impl Loss {
+    /// How the attempt ended.
+    pub fn outcome(self) -> Outcome {
+        match self {
+            Loss::Overruled | Loss::Deleted => Outcome::Overruled,
+            Loss::TakenBack => Outcome::Crashed,
+        }
+    }
 }
 
 impl fmt::Display for ClaimLost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the claim on `{}` was taken back; nothing was recorded", self.task)
+        let task = self.task;
+        match self.loss {
+            Loss::Overruled => write!(
+                f,
+                "a person decided `{task}` while a session worked on it; what the session said of it does not count"
+            ),
+            Loss::TakenBack => write!(
+                f,
+                "the claim on `{task}` was taken back while a session worked on it; what the session said of it does not count"
+            ),
+            Loss::Deleted => write!(f, "`{task}` was deleted while a session worked on it"),
+        }
     }
 }
 
@@ -136,11 +170,16 @@ impl Store {
     /// Adds to what is known of the session of a claim.
     pub fn record_session(&mut self, claim: &Claim, session: &SessionRecord) -> Result<()> {
         self.write(|tx| {
-            if record(tx, claim.attempt, session)? {
-                return Ok(());
+            if let Some(lost) = lost(tx, claim)? {
+                return Err(lost.into());
             }
-            Err(ClaimLost { task: claim.task }.into())
+            record(tx, claim.attempt, session)
         })
+    }
+
+    /// How a claim was lost; none while it stands.
+    pub fn lost(&self, claim: &Claim) -> Result<Option<ClaimLost>> {
+        self.read(|tx| lost(tx, claim))
     }
 
     /// Records what the agent of an open attempt asks for its task; the run decides.
@@ -159,32 +198,39 @@ impl Store {
         })
     }
 
-    /// What the agent of a claim has asked for last.
+    /// What the agent of a claim has asked for last; `ClaimLost` if the claim is over.
     pub fn asked(&self, claim: &Claim) -> Result<Option<(Ask, Option<String>)>> {
-        let mut query = self
-            .connection
-            .prepare_cached("select asked, asked_reason from attempts where id = ?")?;
-        let (ask, reason): (Option<Ask>, _) =
-            query.query_row([claim.attempt], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        Ok(ask.map(|ask| (ask, reason)))
+        self.read(|tx| {
+            if let Some(lost) = lost(tx, claim)? {
+                return Err(lost.into());
+            }
+            let mut query =
+                tx.prepare_cached("select asked, asked_reason from attempts where id = ?")?;
+            let (ask, reason): (Option<Ask>, _) =
+                query.query_row([claim.attempt], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            Ok(ask.map(|ask| (ask, reason)))
+        })
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "a claim ends here and can't be used again")]
-    /// Ends a claim: records how the attempt ended and what becomes of the task, which is returned.
+    /// Ends a claim: records how the attempt ended and what becomes of the task, which is returned. Of
+    /// a claim that was lost (`ClaimLost`) only the session is recorded: it has cost what it has cost.
     pub fn finish(&mut self, claim: Claim, ending: &Ending, now: Timestamp) -> Result<Status> {
-        let Claim { attempt, task, .. } = claim;
-        self.write_durably(|tx| {
-            let open: Option<i64> = tx
-                .prepare_cached("select task from attempts where id = ? and ended_at is null")?
-                .query_row([attempt], |row| row.get(0))
-                .optional()?;
-            let Some(seq) = open else { return Err(ClaimLost { task }.into()) };
+        let attempt = claim.attempt;
+        let finished = self.write_durably(|tx| {
             record(tx, attempt, &ending.session)?;
+            if let Some(lost) = lost(tx, &claim)? {
+                return Ok(Err(lost));
+            }
+            let seq = tx
+                .prepare_cached("select task from attempts where id = ?")?
+                .query_row([attempt], |row| row.get(0))?;
             close_attempt(tx, attempt, ending.outcome, ending.reason.as_deref(), now)?;
             tx.prepare_cached("update attempts set verification_status = ?2 where id = ?1")?
                 .execute((attempt, ending.verification))?;
-            settle(tx, seq, attempt, ending, now)
-        })
+            settle(tx, seq, attempt, ending, now).map(Ok)
+        })?;
+        Ok(finished?)
     }
 
     /// What is going on and what it has cost.
@@ -276,20 +322,14 @@ fn next_ready(tx: &Transaction<'_>, target: &Target) -> Result<Option<Ready>> {
         Target::Everything => tx
             .prepare_cached(&format!("select {COLUMNS} from tasks where {READY}"))?
             .query_row([], ready),
-        Target::Feature(name) => {
-            let (feature, _) = resolve::feature(tx, name)?;
-            tx.prepare_cached(&format!(
-                "select {COLUMNS} from tasks where feature = ? and {READY}"
-            ))?
-            .query_row([feature], ready)
-        }
-        Target::Task(task) => {
-            let place = resolve::task(tx, task)?;
-            tx.prepare_cached(&format!(
+        Target::Feature { id, .. } => tx
+            .prepare_cached(&format!("select {COLUMNS} from tasks where feature = ? and {READY}"))?
+            .query_row([id], ready),
+        Target::Task(id) => tx
+            .prepare_cached(&format!(
                 "{INSIDE} select {COLUMNS} from inside join tasks using (seq) where {READY}"
             ))?
-            .query_row([place.seq], ready)
-        }
+            .query_row([seq_of(tx, *id)?], ready),
     };
     Ok(next.optional()?)
 }
@@ -309,11 +349,25 @@ fn open_attempt(tx: &Transaction<'_>, task: &Ready, run: RunId, now: Timestamp) 
     }
 }
 
-/// Adds to what is known of an open attempt; false if it is not open.
-fn record(tx: &Transaction<'_>, attempt: AttemptId, session: &SessionRecord) -> Result<bool> {
-    let recorded = tx
-        .prepare_cached(
-            "update attempts
+/// How a claim was lost; none while it stands.
+fn lost(tx: &Transaction<'_>, claim: &Claim) -> Result<Option<ClaimLost>> {
+    let outcome: Option<Option<Outcome>> = tx
+        .prepare_cached("select outcome from attempts where id = ?")?
+        .query_row([claim.attempt], |row| row.get(0))
+        .optional()?;
+    let loss = match outcome {
+        Some(None) => return Ok(None),
+        Some(Some(Outcome::Crashed)) => Loss::TakenBack,
+        Some(Some(_)) => Loss::Overruled,
+        None => Loss::Deleted,
+    };
+    Ok(Some(ClaimLost { task: claim.task, loss }))
+}
+
+/// Adds to what is known of the session of an attempt.
+fn record(tx: &Transaction<'_>, attempt: AttemptId, session: &SessionRecord) -> Result<()> {
+    tx.prepare_cached(
+        "update attempts
              set model = coalesce(?2, model),
                  exit_code = coalesce(?3, exit_code),
                  cost_usd = coalesce(?4, cost_usd),
@@ -325,23 +379,23 @@ fn record(tx: &Transaction<'_>, attempt: AttemptId, session: &SessionRecord) -> 
                  head_before = coalesce(?10, head_before),
                  head_after = coalesce(?11, head_after),
                  verify_log_path = coalesce(?12, verify_log_path)
-             where id = ?1 and ended_at is null",
-        )?
-        .execute(params![
-            attempt,
-            session.model,
-            session.exit_code,
-            session.cost_usd,
-            session.input_tokens,
-            session.output_tokens,
-            session.turns,
-            session.log_path,
-            session.session_id,
-            session.head_before,
-            session.head_after,
-            session.verify_log_path,
-        ])?;
-    Ok(recorded > 0)
+             where id = ?1",
+    )?
+    .execute(params![
+        attempt,
+        session.model,
+        session.exit_code,
+        session.cost_usd,
+        session.input_tokens,
+        session.output_tokens,
+        session.turns,
+        session.log_path,
+        session.session_id,
+        session.head_before,
+        session.head_after,
+        session.verify_log_path,
+    ])?;
+    Ok(())
 }
 
 pub(super) fn close_attempt(

@@ -38,7 +38,7 @@ use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use patience::wait_at_most;
 
 pub use add::NewTask;
-pub use attempts::{Activity, Claim, ClaimLost, Ending, SessionRecord};
+pub use attempts::{Activity, Claim, ClaimLost, Ending, Loss, SessionRecord};
 pub use check::Finding;
 pub use context::{DoneBlocker, Surroundings};
 pub use features::FeatureChange;

@@ -35,15 +35,20 @@ impl NewRun {
     }
 }
 
-/// Which tasks a run works on.
+/// Which tasks a run works on. A feature or task that is deleted meanwhile leaves nothing to work on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     /// All of them.
     Everything,
-    /// Those of a feature, by name or id.
-    Feature(String),
-    /// A task, or what is inside it, by id.
-    Task(String),
+    /// Those of a feature.
+    Feature {
+        /// Its id.
+        id: FeatureId,
+        /// Its name.
+        name: String,
+    },
+    /// A task, or what is inside it.
+    Task(TaskId),
 }
 
 /// How far the work of a target is; groups are not counted.
@@ -130,9 +135,10 @@ impl Store {
     pub fn target(&self, text: &str) -> Result<Target> {
         self.read(|tx| {
             if TaskId::is_prefix(text) {
-                return Ok(Target::Task(resolve::task(tx, text)?.id.to_string()));
+                return Ok(Target::Task(resolve::task(tx, text)?.id));
             }
-            Ok(Target::Feature(resolve::feature(tx, text)?.1))
+            let (id, name) = resolve::feature(tx, text)?;
+            Ok(Target::Feature { id, name })
         })
     }
 
@@ -186,7 +192,7 @@ impl Store {
         running: bool,
         now: Timestamp,
     ) -> Result<()> {
-        let counts = self.counts(&Target::Feature(feature.to_string()))?;
+        let counts = self.counts(&Target::Feature { id: feature, name: String::new() })?;
         let status = if running {
             FeatureStatus::Running
         } else if counts.total > 0 && counts.done == counts.total {
@@ -228,16 +234,22 @@ impl Scope {
             Target::Everything => {
                 Scope { with: "", condition: "?1 is null", parameter: Value::Null }
             }
-            Target::Feature(name) => Scope {
-                with: "",
-                condition: "feature = ?1",
-                parameter: resolve::feature(tx, name)?.0.to_string().into(),
-            },
-            Target::Task(task) => Scope {
+            Target::Feature { id, .. } => {
+                Scope { with: "", condition: "feature = ?1", parameter: id.to_string().into() }
+            }
+            Target::Task(id) => Scope {
                 with: super::INSIDE,
                 condition: "seq in inside",
-                parameter: resolve::task(tx, task)?.seq.into(),
+                parameter: seq_of(tx, *id)?.into(),
             },
         })
     }
+}
+
+/// Where a task is in the order of creation; none if it was deleted.
+pub(super) fn seq_of(tx: &Transaction<'_>, id: TaskId) -> Result<Option<i64>> {
+    Ok(tx
+        .prepare_cached("select seq from tasks where id = ?")?
+        .query_row([id], |row| row.get(0))
+        .optional()?)
 }

@@ -387,7 +387,7 @@ fn a_claim_that_was_taken_back_changes_nothing_any_more() {
     assert_eq!(taken, [TakenBack { task, attempt: late.attempt, gone: true }]);
     let claim = bench.claim().unwrap();
     let error = bench.store.finish(late, &ending(Outcome::Done), bench.now).unwrap_err();
-    assert_eq!(error.downcast_ref(), Some(&ClaimLost { task }));
+    assert_eq!(error.downcast_ref(), Some(&ClaimLost { task, loss: Loss::TakenBack }));
     assert_eq!(bench.state(task), State::InProgress);
     bench.store.finish(claim, &ending(Outcome::Done), bench.now).unwrap();
     let outcomes: Vec<_> =
@@ -444,9 +444,50 @@ fn a_person_who_decides_a_running_task_overrules_its_attempt() {
     bench.apply(Verb::Done, task);
     assert_eq!(bench.state(task), State::Done);
     assert_eq!(bench.store.attempts(task).unwrap()[0].outcome, Some(Outcome::Overruled));
-    let error = bench.store.finish(claim, &ending(Outcome::Failed), bench.now).unwrap_err();
-    assert!(error.is::<ClaimLost>());
+    let late = Ending {
+        session: SessionRecord {
+            cost_usd: Some(0.5),
+            exit_code: Some(0),
+            ..SessionRecord::default()
+        },
+        reason: Some("no".into()),
+        ..ending(Outcome::Failed)
+    };
+    let error = bench.store.finish(claim, &late, bench.now).unwrap_err();
+    assert_eq!(error.downcast_ref(), Some(&ClaimLost { task, loss: Loss::Overruled }));
     assert_eq!(bench.state(task), State::Done);
+    let attempt = &bench.store.attempts(task).unwrap()[0];
+    assert_eq!((attempt.cost_usd, attempt.exit_code), (Some(0.5), Some(0)), "it has cost that");
+    assert_eq!((attempt.outcome, attempt.reason.as_deref()), (Some(Outcome::Overruled), None));
+}
+
+#[test]
+fn a_claim_on_a_task_that_was_deleted_is_lost_whatever_is_asked_of_it() {
+    let mut bench = Bench::new();
+    let task = bench.add(titled("task"));
+    let claim = bench.claim().unwrap();
+    assert_eq!(bench.store.lost(&claim).unwrap(), None);
+    bench.store.delete_task(&task.to_string()).unwrap();
+    let deleted = ClaimLost { task, loss: Loss::Deleted };
+    assert_eq!(bench.store.lost(&claim).unwrap().as_ref(), Some(&deleted));
+    assert_eq!(bench.store.asked(&claim).unwrap_err().downcast_ref(), Some(&deleted));
+    let session = SessionRecord::default();
+    let error = bench.store.record_session(&claim, &session).unwrap_err();
+    assert_eq!(error.downcast_ref(), Some(&deleted));
+    let error = bench.store.finish(claim, &ending(Outcome::Done), bench.now).unwrap_err();
+    assert_eq!(error.downcast_ref(), Some(&deleted));
+}
+
+#[test]
+fn a_target_that_was_deleted_has_nothing_to_work_on() {
+    let mut bench = Bench::new();
+    let task = bench.add(titled("task"));
+    bench.add(titled("another"));
+    let target = bench.store.target(&task.to_string()).unwrap();
+    bench.store.delete_task(&task.to_string()).unwrap();
+    assert_eq!(bench.store.counts(&target).unwrap(), Counts::default());
+    assert!(bench.store.claim_next(bench.run, &target, bench.now).unwrap().is_none());
+    assert_eq!(bench.store.reset_failed(&target, bench.now).unwrap(), []);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "in a test, what can't be unwrapped is a failure")]
 
 mod build;
+mod claims;
 mod crash;
 mod crowd;
 mod demo;
