@@ -108,6 +108,12 @@ pub trait Listener {
 
     /// The agent was asked to stop, and has the time to clean up.
     fn interrupted(&mut self) {}
+
+    /// Whether what it shows can't be written any more. A session that is not in a terminal of its own
+    /// asks on each turn, and is killed then.
+    fn is_gone(&self) -> bool {
+        false
+    }
 }
 
 /// Runs a session to its end. Its raw output goes to `log`, its events to `listener`.
@@ -183,11 +189,16 @@ impl Session {
         let mut exit = None;
         let (mut output_open, mut errors_open) = (true, true);
         let mut drain_until = None;
+        let mut abandoned = false;
         while exit.is_none() || output_open || errors_open {
             let now = Instant::now();
             if drain_until.is_some_and(|until| until <= now) {
                 // Something holds the output that can't be found, or can't be ended.
                 break;
+            }
+            if exit.is_none() && !abandoned && listener.is_gone() {
+                abandoned = true;
+                self.request(Request::Kill, listener);
             }
             // Here and not only when nothing comes: some agents never pause.
             if exit.is_none() {

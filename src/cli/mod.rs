@@ -29,7 +29,7 @@ use crate::store;
 use crate::ui::text::printable_lines;
 use args::Cli;
 use setup::{Refused, Setup};
-use stdout::{Printed, explained};
+use stdout::{Printed, explained, is_broken_pipe};
 
 /// Runs the program.
 pub fn main() -> ExitCode {
@@ -66,25 +66,23 @@ pub fn main_with(clock: fn() -> Clock) -> ExitCode {
     };
     let setup = Setup::new(arguments.config, arguments.agent, clock);
     let mut out = BufWriter::new(Printed(io::stdout().lock()));
-    let result = commands::run(arguments.command, &setup, &mut out)
-        .and_then(|exit| Ok(out.flush().map(|()| exit)?));
+    let result = commands::run(arguments.command, &setup, &mut out).and_then(|exit| {
+        match out.flush().map_err(anyhow::Error::from) {
+            // The command is over: what it says by its exit code still holds.
+            Err(error) if is_broken_pipe(&error) => Ok(exit),
+            flushed => flushed.map(|()| exit),
+        }
+    });
     exit(result, &setup)
 }
 
 fn exit(result: Result<Exit>, setup: &Setup) -> ExitCode {
     match result {
         Ok(exit) => exit.into(),
-        // The reader had enough, as `head` has: that is no failure.
+        // The reader of a listing is gone, as `head` is after a few lines: that is no failure.
         Err(error) if is_broken_pipe(&error) => Exit::Done.into(),
         Err(error) => report(&error, setup).into(),
     }
-}
-
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error
-        .chain()
-        .filter_map(|cause| cause.downcast_ref::<io::Error>())
-        .any(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// Says what went wrong and what to do about it.

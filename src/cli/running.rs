@@ -12,7 +12,7 @@ use super::keyboard::Keyboard;
 use super::notify::{Notifier, Notifying};
 use super::session::absolute;
 use super::setup::Setup;
-use super::stdout::Printed;
+use super::stdout::{Printed, is_broken_pipe};
 use crate::agent::sandbox::{Cage, Here, choose};
 use crate::agent::{self, Mailbox};
 use crate::engine::{
@@ -157,8 +157,11 @@ impl Audience<'_> {
         let finished = engine(&mailbox, &clock, &mut view)?;
         let exit = exit(&finished.end);
         let next = next(&finished);
-        conclude(&finished, exit, next, &clock, &mut view)?;
-        Ok(exit)
+        match conclude(&finished, exit, next, &clock, &mut view) {
+            // The run was over: only its last words could not be written.
+            Err(error) if is_broken_pipe(&error) => Ok(exit),
+            told => told.map(|()| exit),
+        }
     }
 }
 
@@ -185,12 +188,11 @@ fn view(args: &ShowArgs, setup: &Setup, root: &Path) -> Box<dyn View> {
 /// How the program ends when a run has ended like this.
 fn exit(end: &RunEnd) -> Exit {
     match end {
-        // That nobody listens is no failure, as everywhere.
-        RunEnd::Done | RunEnd::Signalled(_) | RunEnd::Unheard => Exit::Done,
+        RunEnd::Done | RunEnd::Signalled(_) => Exit::Done,
         RunEnd::Failed | RunEnd::Failure | RunEnd::Refused(_) => Exit::Error,
         RunEnd::Limit(_) => Exit::Limit,
         RunEnd::Stuck(_) | RunEnd::Empty => Exit::Stuck,
-        RunEnd::Interrupted => Exit::Interrupted,
+        RunEnd::Interrupted | RunEnd::Unheard => Exit::Interrupted,
     }
 }
 

@@ -20,3 +20,11 @@ impl<W: Write> Write for Printed<W> {
 pub(super) fn explained(error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("can't print: {error}"))
 }
+
+/// Whether something could not be printed because its reader is gone.
+pub(super) fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}

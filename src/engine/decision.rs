@@ -77,7 +77,7 @@ impl Engine<'_> {
                 let for_good = said_nothing_too_often(surroundings);
                 Decision { for_good, ..Decision::new(Outcome::Silent, reason) }
             }
-            Verdict::Interrupted => interrupted(),
+            Verdict::Interrupted => self.interrupted(),
             Verdict::OutOfTime => out_of_time(),
             Verdict::OutOfMoney => {
                 let reason = "the cost of the run is reached".to_owned();
@@ -106,7 +106,7 @@ impl Engine<'_> {
                 verification: Some(Verification::Failed),
                 ..Decision::new(Outcome::Failed, reason)
             },
-            Checked::Interrupted => interrupted(),
+            Checked::Interrupted => self.interrupted(),
             Checked::OutOfTime => out_of_time(),
             Checked::GiveUp(trouble) => Decision::new(Outcome::Limited, trouble.to_string())
                 .then(Then::End(RunEnd::Refused(trouble))),
@@ -137,10 +137,11 @@ impl Engine<'_> {
             }
         }
     }
-}
 
-fn interrupted() -> Decision {
-    Decision::new(Outcome::Interrupted, None).then(Then::End(RunEnd::Interrupted))
+    fn interrupted(&self) -> Decision {
+        let reason = self.helm.is_unheard().then(|| RunEnd::Unheard.to_string());
+        Decision::new(Outcome::Interrupted, reason).then(Then::End(RunEnd::Interrupted))
+    }
 }
 
 fn out_of_time() -> Decision {

@@ -16,8 +16,7 @@ use super::relay::Relay;
 use super::stop::{Bounds, Used};
 use crate::agent::sandbox::{Held, Stance};
 use crate::agent::{
-    self, Input, Invocation, Listener, Mailbox, NoTerminal, PtyOptions, Report, Request, Scratch,
-    Session, Trouble,
+    self, Invocation, Listener, Mailbox, NoTerminal, PtyOptions, Report, Scratch, Session, Trouble,
 };
 use crate::dag::RunId;
 use crate::event::{Activity, AgentEvent, Event, LimitWait, Problem, Stamped, View};
@@ -48,8 +47,10 @@ pub(super) struct Helm<'a> {
     pub(super) run: RunId,
     /// But for the time, which the clock knows.
     pub(super) used: Used,
-    /// Why nobody listens any more.
+    /// Why the view can't write any more.
     broken: Option<io::Error>,
+    /// Whether a person asked for an end while something else was going on.
+    asked_to_stop: bool,
     /// The links that were warned of.
     links: HashSet<PathBuf>,
 }
@@ -64,11 +65,22 @@ impl<'a> Helm<'a> {
         view: &'a mut dyn View,
         run: RunId,
     ) -> Helm<'a> {
-        let (used, links) = (Used::default(), HashSet::new());
-        Helm { agent, places, bounds, mailbox, clock, view, run, used, broken: None, links }
+        Helm {
+            agent,
+            places,
+            bounds,
+            mailbox,
+            clock,
+            view,
+            run,
+            used: Used::default(),
+            broken: None,
+            asked_to_stop: false,
+            links: HashSet::new(),
+        }
     }
 
-    /// Tells everybody that something happened. That nobody listens ends the run, but not at once.
+    /// Tells the view that something happened. That it can't be written ends the run, but not at once.
     pub(super) fn tell(&mut self, event: &Event<'_>) {
         let shown = self.view.event(&Stamped { ts: self.clock.now(), run: self.run, event });
         self.note(shown);
@@ -83,13 +95,14 @@ impl<'a> Helm<'a> {
         self.broken.is_some()
     }
 
-    /// How the run ends that would otherwise end like this. A reader who had enough is no failure; that
-    /// nothing can be written is one.
+    /// How the run ends that would otherwise end like this. A reader that went away matters only if the
+    /// run was not over by then; that nothing can be written is an error.
     pub(super) fn heard(&mut self, end: RunEnd) -> Result<RunEnd> {
-        match self.broken.take() {
-            None => Ok(end),
-            Some(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(RunEnd::Unheard),
-            Some(error) => Err(error.into()),
+        match (self.broken.take(), end) {
+            (None, end) => Ok(end),
+            (Some(error), _) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+            (Some(_), RunEnd::Interrupted) => Ok(RunEnd::Unheard),
+            (Some(_), end) => Ok(end),
         }
     }
 
@@ -99,16 +112,16 @@ impl<'a> Helm<'a> {
         }
     }
 
-    /// Whether somebody has asked for an end.
+    /// Whether a person has asked for an end.
     pub(super) fn is_asked_to_stop(&self) -> bool {
-        self.mailbox.wait(Duration::ZERO).is_some()
+        self.asked_to_stop || self.mailbox.wait(Duration::ZERO).is_some()
     }
 
     /// Waits, and tells everybody that the time goes on.
     pub(super) fn wait(&mut self, time: Duration, activity: &Activity) -> Option<Break> {
         let shown = self.view.tick(self.clock.now(), activity);
         self.note(shown);
-        if self.broken.is_some() {
+        if self.broken.is_some() || self.asked_to_stop {
             return Some(Break::Interrupted);
         }
         let time = self.time_left().map_or(time, |left| left.min(time));
@@ -265,8 +278,7 @@ impl<'a> Helm<'a> {
             command::Ended::Well => Ok(true),
             command::Ended::Interrupted => {
                 // It was meant for the run, not for the push.
-                let request = Input::Request(Request::Interrupt);
-                let _ = self.mailbox.sender().try_send(request);
+                self.asked_to_stop = true;
                 Ok(false)
             }
             command::Ended::Badly { how, tail } => {
@@ -288,7 +300,6 @@ impl<'a> Helm<'a> {
             run: self.run,
             iteration: self.used.iterations,
             activity,
-            mailbox: self.mailbox.sender(),
             broken: self.broken.take(),
         };
         let result = run(&mut relay);

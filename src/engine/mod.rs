@@ -84,7 +84,7 @@ pub enum RunEnd {
     Failure,
     /// The API refuses, and waiting would not help.
     Refused(Trouble),
-    /// Nobody listens any more.
+    /// The reader of its output went away before it was over.
     Unheard,
 }
 
@@ -123,7 +123,7 @@ impl fmt::Display for RunEnd {
             RunEnd::Interrupted => f.write_str("interrupted"),
             RunEnd::Failure => f.write_str("the agent said that the run must stop"),
             RunEnd::Refused(trouble) => write!(f, "{trouble}"),
-            RunEnd::Unheard => f.write_str("nobody listens any more"),
+            RunEnd::Unheard => f.write_str("the reader of the output is gone"),
         }
     }
 }
@@ -229,20 +229,22 @@ impl<'a> Engine<'a> {
 
     /// What ends the run before another iteration, or holds it for a while.
     fn held_back(&mut self) -> Result<Option<RunEnd>> {
-        if self.helm.is_unheard() {
-            return Ok(Some(RunEnd::Unheard));
-        }
-        if self.helm.is_asked_to_stop() {
+        let is_unheard = self.helm.is_unheard();
+        if !is_unheard && self.helm.is_asked_to_stop() {
             return Ok(Some(RunEnd::Interrupted));
         }
-        if let Some(reason) = self.helm.pause() {
+        if !is_unheard && let Some(reason) = self.helm.pause() {
             return Ok(Some(reason.into()));
         }
-        let Some(reached) = self.plan.bounds.reached(&self.helm.used()) else { return Ok(None) };
-        // Whoever reaches the bound and the goal together has reached the goal.
+        let end = match self.plan.bounds.reached(&self.helm.used()) {
+            Some(reached) => RunEnd::Limit(reached),
+            None if is_unheard => RunEnd::Unheard,
+            None => return Ok(None),
+        };
+        // A run that has reached its goal as well has ended by that.
         let counts = self.store.counts(&self.plan.target)?;
         let is_done = counts.total > 0 && counts.done == counts.total;
-        Ok(Some(if is_done { RunEnd::Done } else { RunEnd::Limit(reached) }))
+        Ok(Some(if is_done { RunEnd::Done } else { end }))
     }
 
     /// What to do when nothing can be claimed: wait for others, or end.
@@ -344,14 +346,14 @@ impl<'a> Engine<'a> {
     /// Records how the run ended, whatever ended it.
     fn close(mut self, end: Result<RunEnd>) -> Result<Finished> {
         let now = self.helm.clock.now();
+        let end = end.and_then(|end| self.helm.heard(end));
         let outcome = end.as_ref().map_or("error", RunEnd::name).to_owned();
-        let outcome = if self.helm.is_unheard() { "unheard".to_owned() } else { outcome };
         let (iterations, cost_usd) = (self.helm.used.iterations, self.helm.used.cost);
         self.store.end_run(self.helm.run, &RunTotals { outcome, iterations, cost_usd }, now)?;
         for feature in std::mem::take(&mut self.features) {
             self.store.refresh_feature(feature, false, now)?;
         }
-        let end = self.helm.heard(end?)?;
+        let end = end?;
         let progress = self.progress()?;
         Ok(Finished {
             end,

@@ -166,16 +166,15 @@ impl Plain<'_> {
     }
 
     fn held_back(&mut self) -> Option<RunEnd> {
-        if self.helm.is_unheard() {
-            return Some(RunEnd::Unheard);
-        }
-        if self.helm.is_asked_to_stop() {
+        let is_unheard = self.helm.is_unheard();
+        if !is_unheard && self.helm.is_asked_to_stop() {
             return Some(RunEnd::Interrupted);
         }
-        if let Some(reason) = self.helm.pause() {
+        if !is_unheard && let Some(reason) = self.helm.pause() {
             return Some(reason.into());
         }
-        self.plan.bounds.reached(&self.helm.used()).map(RunEnd::Limit)
+        let reached = self.plan.bounds.reached(&self.helm.used());
+        reached.map(RunEnd::Limit).or(is_unheard.then_some(RunEnd::Unheard))
     }
 
     fn is_last(&self) -> bool {

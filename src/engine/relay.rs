@@ -1,13 +1,12 @@
-//! Passes on what a session does to whoever views the run, and ends the session when nobody does any
-//! more.
+//! Passes on what a session does to the view of the run, and has the session ended when the view can't
+//! write any more.
 
 use std::io;
-use std::sync::mpsc::SyncSender;
 
 use serde_json::value::RawValue;
 
 use super::clock::Clock;
-use crate::agent::{Input, Listener, Request};
+use crate::agent::Listener;
 use crate::dag::RunId;
 use crate::event::{Activity, AgentEvent, Event, Said, Stamped, ToolFailure, ToolUse, View};
 
@@ -18,8 +17,7 @@ pub(super) struct Relay<'a> {
     pub(super) run: RunId,
     pub(super) iteration: u32,
     pub(super) activity: Activity,
-    pub(super) mailbox: SyncSender<Input>,
-    /// Why nobody listens any more.
+    /// Why the view can't write any more.
     pub(super) broken: Option<io::Error>,
 }
 
@@ -33,12 +31,8 @@ impl Relay<'_> {
     }
 
     fn note(&mut self, told: io::Result<()>) {
-        if let Err(error) = told
-            && self.broken.is_none()
-        {
-            self.broken = Some(error);
-            // If there is no room for it, so much is going on that the next word tries again.
-            let _ = self.mailbox.try_send(Input::Request(Request::Kill));
+        if let Err(error) = told {
+            self.broken.get_or_insert(error);
         }
     }
 }
@@ -87,7 +81,13 @@ impl Listener for Relay<'_> {
     }
 
     fn interrupted(&mut self) {
-        let shown = self.view.interrupted();
-        self.note(shown);
+        if self.broken.is_none() {
+            let shown = self.view.interrupted();
+            self.note(shown);
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        self.broken.is_some()
     }
 }

@@ -3,11 +3,13 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::harness::{Background, Project, check_rules};
+use crate::harness::{Background, DEADLINE, Project, check_rules, wait_until};
 use crate::terminal::Terminal;
 
 #[track_caller]
@@ -210,26 +212,99 @@ fn lines_can_have_their_time() {
 }
 
 #[test]
-fn whoever_stops_reading_ends_the_run_quietly() {
+fn a_reader_that_goes_away_interrupts_the_run() {
     for format in ["jsonl", "text"] {
         let project = Project::new();
         tasks(&project, 50);
-        let mut command = project
+        let command = project
             .ralph_playing(&["say hello | done"], ["run", "--no-verify", "--format", format]);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut out = BufReader::new(child.stdout.take().unwrap());
-        out.read_line(&mut String::new()).unwrap();
-        drop(out);
-        let output = child.wait_with_output().unwrap();
-        assert!(output.status.success(), "{format}: {output:?}");
+        let output = read_one_line(command);
+        assert_eq!(output.status.code(), Some(130), "{format}: {output:?}");
         assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{format}");
         let status = project.ralph(["status", "--json"]).json();
         assert!(status["done"].as_u64().unwrap() < 50, "{status}");
-        assert_eq!(status["in_progress"], 0);
+        assert_eq!((&status["in_progress"], &status["failed"]), (&0.into(), &0.into()));
         project.assert_nothing_left();
         check_rules(&project);
     }
+}
+
+#[test]
+fn a_reader_that_goes_away_interrupts_the_loop() {
+    for format in ["jsonl", "text"] {
+        let project = Project::bare();
+        let arguments = ["loop", "-a", "50", "hello", "--format", format];
+        let output = read_one_line(project.ralph_playing(&["say hello"], arguments));
+        assert_eq!(output.status.code(), Some(130), "{format}: {output:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{format}");
+        project.assert_nothing_left();
+    }
+}
+
+#[test]
+fn a_session_is_ended_when_its_reader_goes_away_after_a_stall() {
+    let project = Project::new();
+    let task = project.add(["Talk"]);
+    // More than every pipe and the mailbox can hold, and then it would stay.
+    let batch = format!("{}touch talked-", format!("say {}\n", "x".repeat(900)).repeat(20));
+    let mut script: String = (0..200).map(|number| format!("{batch}{number}\n")).collect();
+    script.push_str("wait-file never");
+    let mut command = project.ralph_playing(&[&script], ["run", "--no-verify", "-H"]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let stalled = child.stdout.take().unwrap();
+    let talked = |number: u32| project.root().join(format!("talked-{number}")).exists();
+    let mut number = 0;
+    let mut last_heard = Instant::now();
+    // If the agent is only slow, the reader goes away a little early, which must work as well.
+    while number == 0 || last_heard.elapsed() < Duration::from_secs(1) {
+        if talked(number) {
+            (number, last_heard) = (number + 1, Instant::now());
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert!(number < 200, "the agent was never held up");
+    drop(stalled);
+    let deadline = Instant::now() + DEADLINE;
+    let status = wait_until(deadline, || child.try_wait().unwrap());
+    let Some(status) = status else {
+        let _ = child.kill();
+        panic!("the session goes on without a reader");
+    };
+    assert_eq!(status.code(), Some(130));
+    let task = project.show(&task);
+    assert_eq!(task["status"], "pending", "{task}");
+    let attempt = &task["history"][0];
+    assert_eq!(attempt["outcome"], "interrupted", "{task}");
+    assert_eq!(attempt["reason"], "the reader of the output is gone", "{task}");
+    project.assert_nothing_left();
+    check_rules(&project);
+}
+
+#[test]
+fn a_run_that_was_over_keeps_its_exit_code_without_a_reader() {
+    for (script, code) in [("done", 0), ("block Red or blue?", 4)] {
+        let project = Project::new();
+        tasks(&project, 1);
+        let arguments = ["run", "--no-verify", "--format", "json"];
+        let mut command = project.ralph_playing(&[script], arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{script}: {output:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{script}");
+    }
+}
+
+/// Reads one line of what a command prints and then closes the pipe.
+fn read_one_line(mut command: Command) -> std::process::Output {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    out.read_line(&mut String::new()).unwrap();
+    drop(out);
+    child.wait_with_output().unwrap()
 }
 
 // On a terminal.

@@ -235,8 +235,8 @@ impl Show<'_> {
         match back.exit {
             _ if back.told_to_end || back.interrupted => Err(Interrupted.into()),
             agent::Exit::Code(0) => Ok(()),
-            // The reader had enough, as `head` has.
-            agent::Exit::Code(141) => Err(io::Error::from(io::ErrorKind::BrokenPipe).into()),
+            // The reader of the demo's output is gone, as `head` is after a few lines.
+            agent::Exit::Code(130 | 141) => Err(io::Error::from(io::ErrorKind::BrokenPipe).into()),
             agent::Exit::Code(code) => bail!("`{command}` ended with code {code}"),
             agent::Exit::Signal(signal) => bail!("`{command}` was ended by signal {signal}"),
         }
