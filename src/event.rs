@@ -138,6 +138,14 @@ pub struct Started<'a> {
     pub version: Cow<'a, str>,
 }
 
+impl Finished<'_> {
+    /// The text of a result that ended well and that nothing else has said.
+    pub fn unsaid(&self) -> Option<&str> {
+        let text = self.text.as_deref().filter(|text| !text.trim().is_empty());
+        text.filter(|_| self.success && !self.said)
+    }
+}
+
 /// What the account may still use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RateLimit<'a> {
@@ -161,7 +169,7 @@ pub enum LimitStatus {
 }
 
 /// The end of a turn.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Finished<'a> {
     /// Whether it ended well, by its own account.
     pub success: bool,
@@ -171,6 +179,8 @@ pub struct Finished<'a> {
     pub terminal_reason: Option<Cow<'a, str>>,
     /// The last block of the answer.
     pub text: Option<Cow<'a, str>>,
+    /// Whether that text was said before as well, in a block or in pieces.
+    pub said: bool,
     /// What went wrong, where it says so.
     pub errors: Vec<Cow<'a, str>>,
     /// The HTTP status of an error of the API.

@@ -192,6 +192,7 @@ impl Turn {
             subtype: "success".into(),
             terminal_reason: None,
             text: Some(text),
+            said: true,
             errors: Vec::new(),
             api_status: None,
             denials: 0,

@@ -2,6 +2,7 @@
 //! not understood is unknown, and what is no JSON object is nothing.
 
 use std::borrow::Cow;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use serde_json::value::RawValue;
@@ -15,11 +16,14 @@ use crate::lenient::{Number, Object, read_json};
 pub struct Parser {
     agent: Pieces,
     subagent: Pieces,
+    /// The hash of the last text block of the agent itself.
+    last_text: Option<u64>,
 }
 
 /// How much of the block that is being written has been seen in pieces.
 #[derive(Debug, Default)]
 struct Pieces {
+    /// The id of the message they belong to; empty if the program did not say.
     message: String,
     text: usize,
     thinking: usize,
@@ -59,14 +63,12 @@ impl Parser {
             }
             "user" => user(line.message.0.unwrap_or_default(), from, emit),
             "stream_event" => {
-                self.piece(
-                    line.event.0.unwrap_or_default(),
-                    line.api_message_id.as_str(),
-                    from,
-                    emit,
-                );
+                self.piece(line.event.0.unwrap_or_default(), line.api_message_id.0, from, emit);
             }
-            "result" => emit(AgentEvent::Finished(Box::new(finished(line)))),
+            "result" => {
+                let said = self.has_said(line.result.as_str());
+                emit(AgentEvent::Finished(Box::new(finished(line, said))));
+            }
             "rate_limit_event" => {
                 emit(AgentEvent::RateLimit(rate_limit(line.rate_limit_info.0.unwrap_or_default())));
             }
@@ -74,6 +76,11 @@ impl Parser {
             "control_response" => emit(AgentEvent::Alive),
             _ => emit(AgentEvent::Unknown { kind: line.kind.or_empty() }),
         }
+    }
+
+    /// Whether the agent has said this: in its last text block, or in pieces of one that never came.
+    fn has_said(&self, text: &str) -> bool {
+        self.agent.text > 0 || self.last_text == Some(hash(text))
     }
 
     fn pieces(&mut self, from: Speaker) -> &mut Pieces {
@@ -86,13 +93,15 @@ impl Parser {
     fn piece(
         &mut self,
         event: Event<'_>,
-        message: &str,
+        api_message_id: Option<Cow<'_, str>>,
         from: Speaker,
         emit: &mut dyn FnMut(AgentEvent<'_>),
     ) {
         let pieces = self.pieces(from);
-        if pieces.message != message {
-            *pieces = Pieces { message: message.to_owned(), ..Pieces::default() };
+        // Newer versions name the message in every line, older ones only in its `message_start`.
+        let message = api_message_id.or(event.message.0.map(|message| message.id.or_empty()));
+        if let Some(message) = message.filter(|message| pieces.message != **message) {
+            *pieces = Pieces { message: message.into_owned(), ..Pieces::default() };
         }
         let delta = event.delta.0.unwrap_or_default();
         match delta.kind.as_str() {
@@ -118,7 +127,7 @@ impl Parser {
     ) {
         let pieces = self.pieces(from);
         let (mut text_seen, mut thinking_seen) = (0, 0);
-        if pieces.message == message.id.as_str() {
+        if pieces.message.is_empty() || pieces.message == message.id.as_str() {
             text_seen = std::mem::take(&mut pieces.text);
             thinking_seen = std::mem::take(&mut pieces.thinking);
         }
@@ -128,6 +137,9 @@ impl Parser {
                 "text" => {
                     let text = block.text.or_empty();
                     let seen = seen_of(&text, &mut text_seen);
+                    if from == Speaker::Agent {
+                        self.last_text = Some(hash(&text));
+                    }
                     emit(AgentEvent::Text { from, text, seen, model: Cow::Borrowed(&model) });
                 }
                 "thinking" => {
@@ -145,6 +157,13 @@ impl Parser {
             }
         }
     }
+}
+
+/// Tells equal texts without keeping them; blanks around them do not count.
+fn hash(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.trim().hash(&mut hasher);
+    hasher.finish()
 }
 
 /// How much of a whole block came in pieces before. What is left goes to the next block.
@@ -225,10 +244,12 @@ fn rate_limit(info: RateLimitInfo<'_>) -> RateLimit<'_> {
     RateLimit { status, window: info.window.0, resets_at: resets_at.map(|seconds| seconds as i64) }
 }
 
-fn finished(line: Line<'_>) -> Finished<'_> {
+fn finished(line: Line<'_>, said: bool) -> Finished<'_> {
     let usage = line.usage.0.unwrap_or_default();
     Finished {
-        success: line.subtype.as_str() == "success" && !line.is_error.0,
+        // Some programs that speak this format have no subtypes.
+        success: matches!(line.subtype.as_str(), "success" | "") && !line.is_error.0,
+        said,
         subtype: line.subtype.or_empty(),
         terminal_reason: line.terminal_reason.0,
         text: line.result.0,

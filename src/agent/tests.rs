@@ -34,9 +34,13 @@ fn facts(name: &str) -> Facts {
 
 /// A line for each event that a person would be shown.
 fn story(name: &str) -> String {
+    story_of(&fixture(name))
+}
+
+fn story_of(stream: &[u8]) -> String {
     let mut parser = Parser::new();
     let mut story = String::new();
-    for line in fixture(name).split(|&byte| byte == b'\n') {
+    for line in stream.split(|&byte| byte == b'\n') {
         parser.parse(line, &mut |event| {
             let who = |from: Speaker| if from == Speaker::Subagent { "sub " } else { "" };
             let _ = match event {
@@ -60,7 +64,8 @@ fn story(name: &str) -> String {
                     writeln!(story, "{}tool ended, error {error:?}", who(from))
                 }
                 AgentEvent::Finished(finished) => {
-                    writeln!(story, "finished {} {:?}", finished.subtype, finished.text)
+                    let new = finished.unsaid().map_or("", |_| " not said before");
+                    writeln!(story, "finished {} {:?}{new}", finished.subtype, finished.text)
                 }
                 AgentEvent::Alive => Ok(()),
                 other => writeln!(story, "{other:?}"),
@@ -111,6 +116,90 @@ fn a_session_with_partial_messages_is_told_once() {
     text "All done.\n\n<task-done>t-abc</task-done>" seen 39
     finished success Some("All done.\n\n<task-done>t-abc</task-done>")
     "#);
+}
+
+#[test]
+fn a_version_that_names_a_message_only_at_its_start_is_told_once() {
+    let stream = String::from_utf8(fixture("b")).unwrap();
+    let older = stream.replace("api_message_id", "since_2_1_300");
+    assert_ne!(older, stream);
+    assert_eq!(story_of(older.as_bytes()), story("b"));
+}
+
+#[test]
+fn pieces_and_blocks_are_matched_by_whatever_names_their_message() {
+    const BLOCK: &str =
+        r#"{"type":"assistant","message":{"id":"m1","content":[{"type":"text","text":"half"}]}}"#;
+    let start = |id: &str| {
+        format!(
+            r#"{{"type":"stream_event","event":{{"type":"message_start","message":{{{id}}}}}}}"#
+        )
+    };
+    let piece = |name: &str| {
+        format!(
+            r#"{{"type":"stream_event"{name},"event":{{"delta":{{"type":"text_delta","text":"half"}}}}}}"#
+        )
+    };
+    for (lines, seen) in [
+        (vec![piece(r#","api_message_id":"m1""#)], 4),
+        (vec![piece(r#","api_message_id":"m0""#)], 0),
+        (vec![start(r#""id":"m1""#), piece("")], 4),
+        (vec![start(r#""id":"m0""#), piece("")], 0),
+        (vec![start(r#""id":"m0""#), piece(""), start(r#""id":"m1""#), piece("")], 4),
+        (vec![start(r#""id":"m0""#), piece(""), start(r#""id":"m1""#)], 0),
+        (vec![start(""), piece("")], 4),
+        (vec![piece("")], 4),
+        (vec![], 0),
+    ] {
+        let stream = format!("{}\n{BLOCK}", lines.join("\n"));
+        let story = story_of(stream.as_bytes());
+        assert!(story.ends_with(&format!("text \"half\" seen {seen}\n")), "{stream}\n{story}");
+    }
+}
+
+#[test]
+fn a_result_without_a_subtype_is_a_success_unless_it_is_an_error() {
+    for (line, trouble) in [
+        (r#"{"type":"result","result":"final"}"#, None),
+        (r#"{"type":"result","result":"final","is_error":false}"#, None),
+        (
+            r#"{"type":"result","result":"final","is_error":true}"#,
+            Some(Trouble::Error("final".into())),
+        ),
+        (
+            r#"{"type":"result","result":"final","subtype":"error_during_execution"}"#,
+            Some(Trouble::Error("final".into())),
+        ),
+    ] {
+        let mut observer = Observer::new();
+        assert!(Parser::new().parse(line.as_bytes(), &mut |event| observer.observe(&event)));
+        let facts = observer.into_facts(None);
+        assert_eq!(facts.trouble, trouble, "{line}");
+        assert_eq!((facts.result.as_deref(), facts.answer.as_str()), (Some("final"), ""), "{line}");
+    }
+}
+
+#[test]
+fn a_result_tells_whether_its_text_was_said_before() {
+    const SAID: &str =
+        r#"{"type":"assistant","message":{"content":[{"type":"text","text":"final\n"}]}}"#;
+    const SUBAGENT: &str = r#"{"type":"assistant","parent_tool_use_id":"t","message":{"content":[{"type":"text","text":"final"}]}}"#;
+    const PIECE: &str =
+        r#"{"type":"stream_event","event":{"delta":{"type":"text_delta","text":"final"}}}"#;
+    let result = |more: &str| format!(r#"{{"type":"result","result":"final"{more}}}"#);
+    for (before, more, is_new) in [
+        ("", "", true),
+        (SAID, "", false),
+        (PIECE, "", false),
+        (SUBAGENT, "", true),
+        (&SAID.replace("final", "other"), "", true),
+        ("", r#","is_error":true"#, false),
+        ("", r#","subtype":"error_max_turns""#, false),
+    ] {
+        let stream = format!("{before}\n{}", result(more));
+        let story = story_of(stream.as_bytes());
+        assert_eq!(story.ends_with(" not said before\n"), is_new, "{stream}\n{story}");
+    }
 }
 
 #[test]

@@ -191,16 +191,7 @@ mod tests {
         AgentEvent::Finished(Box::new(Finished {
             success: true,
             subtype: "success".into(),
-            terminal_reason: None,
-            text: None,
-            errors: vec![],
-            api_status: None,
-            denials: 0,
-            duration: Duration::ZERO,
-            cost_usd: 0.0,
-            turns: 0,
-            input_tokens: 0,
-            output_tokens: 0,
+            ..Finished::default()
         }))
     }
 

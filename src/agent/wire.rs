@@ -103,6 +103,16 @@ impl<'de: 'a, 'a> FromText<'de> for Block<'a> {
 pub(super) struct Event<'a> {
     #[serde(borrow)]
     pub(super) delta: Object<Delta<'a>>,
+    #[serde(borrow)]
+    pub(super) message: Object<Announced<'a>>,
+}
+
+/// The message that `message_start` announces.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Announced<'a> {
+    #[serde(borrow)]
+    pub(super) id: Text<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -8,7 +8,9 @@ use serde_json::value::RawValue;
 use super::clock::Clock;
 use crate::agent::Listener;
 use crate::dag::RunId;
-use crate::event::{Activity, AgentEvent, Event, Said, Stamped, ToolFailure, ToolUse, View};
+use crate::event::{
+    Activity, AgentEvent, Event, Said, Speaker, Stamped, ToolFailure, ToolUse, View,
+};
 
 /// Listens to one session on behalf of a view.
 pub(super) struct Relay<'a> {
@@ -58,6 +60,11 @@ impl Listener for Relay<'_> {
             AgentEvent::ToolResult { from, error: Some(error), .. } => {
                 self.tell(&Event::ToolError(ToolFailure { iteration, from: *from, error }));
             }
+            AgentEvent::Finished(finished) => {
+                if let Some(text) = finished.unsaid() {
+                    self.tell(&Event::Text(Said { iteration, from: Speaker::Agent, text }));
+                }
+            }
             AgentEvent::Started(_)
             | AgentEvent::TextDelta { .. }
             | AgentEvent::ThinkingDelta { .. }
@@ -68,7 +75,6 @@ impl Listener for Relay<'_> {
             | AgentEvent::RateLimit(_)
             | AgentEvent::Notice { .. }
             | AgentEvent::Alive
-            | AgentEvent::Finished(_)
             | AgentEvent::Unknown { .. } => {}
         }
     }
