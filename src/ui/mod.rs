@@ -4,6 +4,7 @@
 
 pub mod chapter;
 pub mod features;
+mod flow;
 pub mod graph;
 pub mod json;
 mod line;

@@ -334,6 +334,83 @@ fn countdown(left: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::Speaker;
+    use crate::ui::status_line::{BACK, MAKE_ROOM};
+    use crate::ui::text::{split, wrap};
+
+    const PROSE: &str = "I read what is there before I change it, so that what I add follows the \
+        conventions of the project instead of inventing new ones. Then I'll implement the two \
+        functions, and test them: the order is always the same, and a word that does not fit goes \
+        to the next line, 東京 and 大阪 as well.";
+    const WIDE: &str = "東京都は日本の首都であり東京都は日本の首都であり東京都は日本の首都であり東京都は日本の首都\
+        であり東京都は日本の首都であり東京都は日本の首都であり東京都は日本の首都であり";
+    const CODE: &str = "let all = first.iter().chain(second.iter()).map(|it| it.name.clone()).collect::<Vec<_>>(); // 東京, all of it";
+
+    /// The screen after a text came in pieces of so many characters, with the status line drawn after
+    /// each of them.
+    fn screen(text: &str, columns: u16, piece: usize) -> Vec<String> {
+        let terminal = Terminal { width: Some(columns.into()), colour: true };
+        let options = RunViewOptions { status_line: true, ..RunViewOptions::default() };
+        let mut bytes = Vec::new();
+        let mut view = RunView::new(&mut bytes, terminal, Path::new("/"), options);
+        let characters: Vec<char> = text.chars().collect();
+        for (number, piece) in characters.chunks(piece).enumerate() {
+            let text = piece.iter().collect::<String>().into();
+            view.live(&AgentEvent::TextDelta { from: Speaker::Agent, text }).unwrap();
+            view.now.cost_usd = number as f64;
+            view.tick(Timestamp::from_epoch(0).unwrap(), &Activity::Working).unwrap();
+        }
+        view.live(&AgentEvent::ToolCall {
+            from: Speaker::Agent,
+            id: "".into(),
+            name: "Done".into(),
+            input: "{}".into(),
+        })
+        .unwrap();
+        drop(view);
+        let size = |number| std::num::NonZero::new(number).unwrap();
+        let mut emulated = vt100::Parser::new(size(12), size(columns), 100);
+        let mut show = |text: &str| {
+            // The emulation does not know "index", but what a line feed alone is.
+            emulated.process(text.replace('\n', "\r\n").replace("\x1bD", "\n").as_bytes());
+            emulated.screen().cursor_position()
+        };
+        let bytes = String::from_utf8(bytes).unwrap();
+        let mut drawn = bytes.split(MAKE_ROOM);
+        let (_, mut column) = show(drawn.next().unwrap());
+        for drawn in drawn {
+            let (status, text) = drawn.split_once(BACK).unwrap();
+            let (row, _) = show(&format!("{MAKE_ROOM}{status}{BACK}"));
+            if column == columns {
+                // On a real terminal the cursor comes back *on* the last column, not behind it.
+                show(&format!("\x1b[{};{columns}H", row + 1));
+            }
+            (_, column) = show(text);
+        }
+        let rows = emulated.screen().rows(0, columns).map(|row| row.trim_end().to_owned());
+        rows.take_while(|row| row != "-> Done()").collect()
+    }
+
+    #[test]
+    fn the_status_line_swallows_no_letter_wherever_a_piece_ends() {
+        for columns in [40, 60, 80, 100] {
+            let width = usize::from(columns);
+            let (full_row, _) = split(CODE, width);
+            let without_blanks = |text: &str| text.replace(' ', "");
+            let code = format!("```\n{CODE}\n```");
+            for piece in (1..=width + 1).chain([2 * width]) {
+                let context = format!("{columns} columns, pieces of {piece}");
+                assert_eq!(screen(PROSE, columns, piece).join(" "), PROSE, "{context}");
+                assert_eq!(screen(WIDE, columns, piece), wrap(WIDE, width), "{context}");
+                let shown = screen(&code, columns, piece);
+                assert_eq!(shown[1], full_row.trim_end(), "{context}");
+                assert_eq!(
+                    without_blanks(&shown.concat()),
+                    without_blanks(&code).replace('\n', "")
+                );
+            }
+        }
+    }
 
     #[test]
     fn a_countdown_is_read_like_a_clock() {

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use owo_colors::Style;
 
+use super::flow::Flow;
 use super::line::Line;
 use super::terminal::Terminal;
-use super::text::printable_lines;
+use super::text::{printable_lines, width};
 use super::tool;
 use super::when::moment;
 use crate::event::{AgentEvent, Finished, LimitStatus, RateLimit, Speaker};
@@ -28,6 +29,8 @@ pub struct SessionView {
     root: PathBuf,
     model: String,
     open: Open,
+    /// How what is open is laid out; none where it is written as it comes.
+    flow: Option<Flow>,
     at_line_start: bool,
 }
 
@@ -39,6 +42,19 @@ enum Open {
     Thought(Speaker),
 }
 
+impl Open {
+    /// The style of its text, and what stands before each line of it.
+    fn look(self) -> (Style, &'static str) {
+        match self {
+            Open::Thought(Speaker::Agent) => (Style::new().dimmed(), THOUGHT),
+            Open::Thought(Speaker::Subagent) | Open::Text(Speaker::Subagent) => {
+                (Style::new().dimmed(), SUBAGENT)
+            }
+            Open::Text(Speaker::Agent) | Open::Nothing => (Style::new(), ""),
+        }
+    }
+}
+
 impl SessionView {
     /// A view of a new session; paths inside `root` are shown relative to it.
     pub fn new(terminal: Terminal, root: &Path) -> SessionView {
@@ -47,6 +63,7 @@ impl SessionView {
             root: root.to_owned(),
             model: String::new(),
             open: Open::Nothing,
+            flow: None,
             at_line_start: true,
         }
     }
@@ -89,7 +106,12 @@ impl SessionView {
             }
             AgentEvent::RateLimit(limit) => self.rate_limit(out, limit)?,
             AgentEvent::Notice { text } if !text.is_empty() => self.remark(out, text)?,
-            AgentEvent::Finished(finished) => self.finished(out, finished)?,
+            AgentEvent::Finished(finished) => {
+                if let Some(text) = finished.unsaid() {
+                    self.flow(out, Open::Text(Speaker::Agent), text)?;
+                }
+                self.finished(out, finished)?;
+            }
             AgentEvent::Notice { .. }
             | AgentEvent::ToolResult { error: None, .. }
             | AgentEvent::Refused { .. }
@@ -101,6 +123,9 @@ impl SessionView {
 
     /// Ends a line that is still open.
     pub fn close(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        if let Some(rest) = self.flow.take().map(Flow::finish) {
+            self.write_lines(out, &rest)?;
+        }
         self.open = Open::Nothing;
         if !self.at_line_start {
             self.at_line_start = true;
@@ -114,18 +139,25 @@ impl SessionView {
         if self.open != what {
             self.close(out)?;
             self.open = what;
+            let (_, bar) = what.look();
+            let columns = self.terminal.width.map(|_| self.terminal.columns());
+            self.flow = columns.map(|columns| Flow::new(columns, width(bar)));
         }
-        let (style, bar) = match what {
-            Open::Thought(Speaker::Agent) => (Style::new().dimmed(), THOUGHT),
-            Open::Thought(Speaker::Subagent) | Open::Text(Speaker::Subagent) => {
-                (Style::new().dimmed(), SUBAGENT)
-            }
-            Open::Text(Speaker::Agent) | Open::Nothing => (Style::new().bright_white(), ""),
-        };
         let text = printable_lines(text);
+        match &mut self.flow {
+            Some(flow) => {
+                let laid_out = flow.push(&text);
+                self.write_lines(out, &laid_out)
+            }
+            None => self.write_lines(out, &text),
+        }
+    }
+
+    fn write_lines(&mut self, out: &mut dyn Write, text: &str) -> io::Result<()> {
+        let (style, bar) = self.open.look();
         for piece in text.split_inclusive('\n') {
             let line = piece.trim_end_matches('\n');
-            if self.at_line_start && !bar.is_empty() {
+            if self.at_line_start {
                 self.write(out, bar, style)?;
             }
             self.write(out, line, style)?;
@@ -168,7 +200,7 @@ impl SessionView {
         line.push("-> ", cyan).push(name, cyan).plain("(");
         // The bracket at the end always fits.
         let room = line.room().saturating_sub(1);
-        line.push(&super::text::cut(&super::text::flat(&argument), room), Style::new().dimmed());
+        line.push(&tool::fit(&super::text::flat(&argument), room), Style::new().dimmed());
         line.plain(")").write(out)
     }
 

@@ -4,11 +4,13 @@
 use std::io::{self, Write};
 
 /// Goes down a line, scrolling if there is none, and comes back: from here on there is room below.
-const MAKE_ROOM: &str = "\x1bD\x1b[A";
+/// If the cursor was behind the last column it comes back on it, and the next character would replace
+/// the one there. So a line that is full and not ended yet is followed by a newline (`flow.rs`).
+pub(super) const MAKE_ROOM: &str = "\x1bD\x1b[A";
 /// Remembers where the cursor is, and goes to the beginning of the line below.
 const BELOW: &str = "\x1b7\x1bD\r\x1b[2K";
 /// Goes back to where the cursor was.
-const BACK: &str = "\x1b8";
+pub(super) const BACK: &str = "\x1b8";
 
 /// Output with a line below it.
 #[derive(Debug)]

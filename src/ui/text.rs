@@ -90,7 +90,7 @@ fn wrap_line(line: &str, columns: usize) -> Vec<String> {
 }
 
 /// Splits off as many whole clusters as fit in `columns`.
-fn split(text: &str, columns: usize) -> (&str, &str) {
+pub(super) fn split(text: &str, columns: usize) -> (&str, &str) {
     let (mut end, mut used) = (0, 0);
     for cluster in clusters(text) {
         used += width(cluster);
@@ -104,7 +104,7 @@ fn split(text: &str, columns: usize) -> (&str, &str) {
 
 /// What a terminal shows as one character each: a base with all that is drawn onto it, the parts
 /// of a joined emoji, the two letters of a flag.
-fn clusters(text: &str) -> impl Iterator<Item = &str> {
+pub(super) fn clusters(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
         let mut characters = rest.char_indices();

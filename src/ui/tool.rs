@@ -7,13 +7,15 @@ use std::path::Path;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 
-use super::text::cut;
+use super::text::{clusters, split, width};
 use crate::lenient::{List, Number, Text};
 
-/// How much of a command is shown, in columns.
+/// How many characters of a command are shown.
 const COMMAND: usize = 100;
-/// How much of anything else is shown.
+/// How many characters of anything else are shown.
 const ARGUMENT: usize = 80;
+/// Stands for what is not shown.
+const MORE: &str = "...";
 
 /// What is shown of the input of a tool; paths inside `root` are relative to it.
 pub fn argument(tool: &str, input: &str, root: &Path) -> String {
@@ -21,9 +23,14 @@ pub fn argument(tool: &str, input: &str, root: &Path) -> String {
     match tool {
         "Read" => match serde_json::from_str(input).unwrap_or_default() {
             Range { offset: Number(None), limit: Number(None) } => path("file_path"),
+            Range { offset, limit: Number(None) } => {
+                format!("{} {}", path("file_path"), offset.count())
+            }
+            Range { offset: Number(None), limit } => {
+                format!("{} :{}", path("file_path"), limit.count())
+            }
             Range { offset, limit } => {
-                let number = |it: Number| it.0.map_or(String::new(), |_| it.count().to_string());
-                format!("{} {}:{}", path("file_path"), number(offset), number(limit))
+                format!("{} {}:{}", path("file_path"), offset.count(), limit.count())
             }
         },
         "Edit" | "Write" => path("file_path"),
@@ -62,12 +69,20 @@ fn text<'a>(input: &'a str, name: &str) -> Cow<'a, str> {
     Pick(name).deserialize(&mut deserializer).ok().flatten().unwrap_or_default()
 }
 
-/// Cut at characters, and marked with three dots.
-fn shorten(text: &str, columns: usize) -> String {
-    match cut(text, columns) {
-        Cow::Borrowed(whole) => whole.to_owned(),
-        Cow::Owned(start) => format!("{}...", start.trim_end_matches('…').trim_end()),
+/// An argument as it is shown where there are so many columns for it.
+pub(super) fn fit(argument: &str, columns: usize) -> Cow<'_, str> {
+    if width(argument) <= columns {
+        return Cow::Borrowed(argument);
     }
+    let (start, _) = split(argument, columns.saturating_sub(MORE.len()));
+    Cow::Owned(format!("{start}{MORE}"))
+}
+
+/// Cut after so many characters, and marked with three dots.
+fn shorten(text: &str, characters: usize) -> String {
+    let start: usize = clusters(text).take(characters).map(str::len).sum();
+    let more = if start < text.len() { MORE } else { "" };
+    format!("{}{more}", &text[..start])
 }
 
 fn relative<'a>(path: &'a str, root: &Path) -> Cow<'a, str> {
@@ -124,7 +139,8 @@ mod tests {
             r#"{"file_path": "/etc/passwd", "offset": 430, "limit": 80}"#,
             "/etc/passwd 430:80",
         );
-        check("Read", r#"{"file_path": "/project/a", "offset": 7}"#, "a 7:");
+        check("Read", r#"{"file_path": "/project/a", "offset": 7}"#, "a 7");
+        check("Read", r#"{"file_path": "/project/a", "limit": 7}"#, "a :7");
         check("Read", r#"{"file_path": "a", "offset": 5e-324, "limit": 1.5}"#, "a 0:1");
         check("Edit", r#"{"old_string": "x", "file_path": "/project/a/b.rs"}"#, "a/b.rs");
         check("Write", r#"{"file_path": "/projects/a", "content": "long"}"#, "/projects/a");
@@ -140,9 +156,21 @@ mod tests {
 
     #[test]
     fn long_arguments_are_cut_at_characters() {
-        let command = "é".repeat(200);
-        check("Bash", &format!(r#"{{"command": "{command}"}}"#), &format!("{}...", "é".repeat(99)));
-        check("Other", &format!(r#"{{"q": "{command}"}}"#), &format!("{}...", "é".repeat(79)));
+        for (tool, most) in [("Bash", 100), ("Other", 80)] {
+            for character in ["é", "e\u{301}", "東", "x"] {
+                let input = |count| format!(r#"{{"command": "{}"}}"#, character.repeat(count));
+                check(tool, &input(most), &character.repeat(most));
+                check(tool, &input(most + 1), &format!("{}...", character.repeat(most)));
+                check(tool, &input(200), &format!("{}...", character.repeat(most)));
+            }
+        }
+    }
+
+    #[test]
+    fn an_argument_is_cut_alike_wherever_it_is_shown() {
+        assert_eq!(fit("cargo test", 10), "cargo test");
+        assert_eq!(fit("cargo test", 9), "cargo ...");
+        assert_eq!(fit("東京都東京都", 9), "東京都...");
     }
 
     #[test]

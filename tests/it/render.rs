@@ -56,17 +56,45 @@ fn with_and_without_partial_messages_a_session_looks_the_same() {
 fn colours_follow_the_table() {
     insta::assert_snapshot!(shown("b", Terminal { width: Some(80), colour: true }).escape_debug().to_string().replace("\\n", "\n"), @r"
     \u{1b}[35mclaude-opus-5-5\u{1b}[0m
-    \u{1b}[2m│ \u{1b}[0m\u{1b}[2mThe user wants Y. I will\u{1b}[0m\u{1b}[2m run a command and write\u{1b}[0m\u{1b}[2m a file.\u{1b}[0m
-    \u{1b}[97mI\'ll start by running a \u{1b}[0m\u{1b}[97mcommand.\u{1b}[0m
+    \u{1b}[2m│ \u{1b}[0m\u{1b}[2mThe user wants Y. I\u{1b}[0m\u{1b}[2m will run a command and\u{1b}[0m\u{1b}[2m write a\u{1b}[0m\u{1b}[2m file.\u{1b}[0m
+    I\'ll start by running a command.
     \u{1b}[36m-> \u{1b}[0m\u{1b}[36mBash\u{1b}[0m(\u{1b}[2mecho hello-from-bash; pwd\u{1b}[0m)
-    \u{1b}[97mNow I write a file.\u{1b}[0m
+    Now I write a file.
     \u{1b}[36m-> \u{1b}[0m\u{1b}[36mWrite\u{1b}[0m(\u{1b}[2mout.txt\u{1b}[0m)
     \u{1b}[36m-> \u{1b}[0m\u{1b}[36mRead\u{1b}[0m(\u{1b}[2mout.txt\u{1b}[0m)
-    \u{1b}[97mAll done.\u{1b}[0m
+    All done.
 
-    \u{1b}[97m<task-done>t-\u{1b}[0m\u{1b}[97mabc</task-done>\u{1b}[0m
+    <task-done>t-abc</task-done>
     \u{1b}[32m✓\u{1b}[0m\u{1b}[2m 1.0 s  $0.0085  4 turns\u{1b}[0m
     ");
+}
+
+#[test]
+fn no_colour_is_that_of_a_light_or_a_dark_background() {
+    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/stream");
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let name = entry.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned();
+        let shown = shown(&name, Terminal { width: Some(80), colour: true });
+        for colour in ["30", "37", "90", "97"] {
+            assert!(!shown.contains(&format!("\x1b[{colour}m")), "{name}: {shown:?}");
+        }
+    }
+}
+
+#[test]
+fn the_text_of_a_result_that_nothing_else_said_is_shown() {
+    let shown = |said: &str| {
+        let (mut out, mut parser) = (Vec::new(), Parser::new());
+        let mut view = SessionView::new(PIPE, Path::new("/"));
+        for line in [said, r#"{"type":"result","result":"final output text"}"#] {
+            parser.parse(line.as_bytes(), &mut |event| view.show(&mut out, &event).unwrap());
+        }
+        String::from_utf8(out).unwrap()
+    };
+    let expected = "final output text\n✓ 0.0 s  $0.0000  0 turns\n";
+    assert_eq!(shown(""), expected);
+    let block = r#"{"type":"assistant","message":{"content":"final output text"}}"#;
+    assert_eq!(shown(block), expected);
 }
 
 #[test]
@@ -119,7 +147,9 @@ fn retries_and_refusals_are_told() {
     insta::assert_snapshot!(shown("err_529_retries1", NARROW), @"
     claude-opus-5-5
     ! API error 529, trying again in 0.6 s (1 of 1)
-    API Error: 529 Overloaded. This is a server-side issue, usually temporary — try again in a moment. If it persists, check your inference gateway (127.0.0.1:41143).
+    API Error: 529 Overloaded. This is a server-side issue,
+    usually temporary — try again in a moment. If it persists,
+    check your inference gateway (127.0.0.1:41143).
     ✗ API error 529  2.1 s  $0.0000  1 turn
     ");
     insta::assert_snapshot!(shown("c_denied", NARROW), @"
@@ -141,7 +171,9 @@ fn retries_and_refusals_are_told() {
     ");
     insta::assert_snapshot!(shown("f_sigint_streaming", NARROW), @"
     claude-opus-5-5
-    word word word word word word word word word word word word word word word word word word word word word word word word word word word word word word word word word word word word 
+    word word word word word word word word word word word word
+    word word word word word word word word word word word word
+    word word word word word word word word word word word word
     ✗ it was interrupted  2.3 s  $0.0000  2 turns
     ");
 }
