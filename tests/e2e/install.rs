@@ -1,46 +1,52 @@
-//! The program under the tests: one version of Claude Code from npm, kept below the target directory.
+//! The program under the tests: versions of Claude Code from npm, kept below the target directory.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use crate::harness::wait_until;
 
+/// The version that the tests are written for.
+pub(crate) const PINNED: &str = "2.1.325";
+/// The version that `npm install` chooses on Node 20.
+pub(crate) const OLDER: &str = "2.1.197";
+
 const PACKAGE: &str = "@anthropic-ai/claude-code";
-const VERSION: &str = "2.1.325";
 /// Longer than a slow line takes for a hundred megabytes.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// How much of what npm says is passed on: the rest is about npm itself.
 const SHOWN_LINES: usize = 5;
 
 /// The program; none where it can't be had, which is said once, and aloud.
-pub(crate) fn claude() -> Option<&'static Path> {
-    static CLAUDE: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let found = CLAUDE.get_or_init(|| match find_or_install() {
+pub(crate) fn claude(version: &'static str) -> Option<PathBuf> {
+    static FOUND: Mutex<BTreeMap<&str, Option<PathBuf>>> = Mutex::new(BTreeMap::new());
+    let mut found = FOUND.lock().unwrap();
+    let program = found.entry(version).or_insert_with(|| match find_or_install(version) {
         Ok(program) => Some(program),
         Err(reason) => {
             let line = "=".repeat(72);
             // Not by a macro: those are only heard when a test fails.
             let _ = writeln!(
                 io::stderr(),
-                "\n{line}\nSKIPPED: nothing was tried with the real Claude Code.\n{reason}\n{line}"
+                "\n{line}\nSKIPPED: nothing was tried with the real Claude Code {version}.\n{reason}\n{line}"
             );
             None
         }
     });
-    found.as_deref()
+    program.clone()
 }
 
-fn find_or_install() -> Result<PathBuf, String> {
+fn find_or_install(version: &str) -> Result<PathBuf, String> {
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let installed = cache.join(format!("claude-code-{VERSION}"));
+    let installed = cache.join(format!("claude-code-{version}"));
     let program = installed.join("node_modules").join(platform_package()?).join("claude");
     let told = |error: io::Error| format!("the directory for it can't be used: {error}");
     fs::create_dir_all(cache).map_err(told)?;
-    // Whoever comes second finds what the first has installed.
+    // Another test process waits here, and then finds what this one has installed.
     let lock = File::create(cache.join("claude-code.lock")).map_err(told)?;
     lock.lock().map_err(told)?;
     if !program.is_file() {
@@ -51,12 +57,12 @@ fn find_or_install() -> Result<PathBuf, String> {
             }
         }
         fs::create_dir(&unfinished).map_err(told)?;
-        install(&unfinished).inspect_err(|_| drop(fs::remove_dir_all(&unfinished)))?;
+        install(version, &unfinished).inspect_err(|_| drop(fs::remove_dir_all(&unfinished)))?;
         fs::rename(unfinished, installed).map_err(told)?;
     }
     match program.is_file() {
         true => Ok(program),
-        false => Err(format!("`{PACKAGE}` {VERSION} has no program for this machine")),
+        false => Err(format!("`{PACKAGE}` {version} has no program for this machine")),
     }
 }
 
@@ -69,7 +75,7 @@ fn platform_package() -> Result<String, String> {
     }
 }
 
-fn install(directory: &Path) -> Result<(), String> {
+fn install(version: &str, directory: &Path) -> Result<(), String> {
     let log = directory.join("npm.log");
     let output = File::create(&log).map_err(|error| error.to_string())?;
     let mut npm = Command::new("npm")
@@ -77,7 +83,7 @@ fn install(directory: &Path) -> Result<(), String> {
         .args(["--no-update-notifier", "--loglevel=error", "--fetch-retries=1"])
         .args(["--fetch-retry-mintimeout=1000", "--prefix"])
         .arg(directory)
-        .arg(format!("{PACKAGE}@{VERSION}"))
+        .arg(format!("{PACKAGE}@{version}"))
         .current_dir(directory)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -92,5 +98,5 @@ fn install(directory: &Path) -> Result<(), String> {
     let _ = npm.wait();
     let said = fs::read_to_string(log).unwrap_or_default();
     let said: Vec<&str> = said.lines().take(SHOWN_LINES).collect();
-    Err(format!("`npm install {PACKAGE}@{VERSION}` failed:\n{}", said.join("\n")))
+    Err(format!("`npm install {PACKAGE}@{version}` failed:\n{}", said.join("\n")))
 }

@@ -19,3 +19,4 @@ mod surroundings;
 #[path = "../it/terminal.rs"]
 #[expect(dead_code, reason = "the tests with a scripted agent use the rest of it")]
 mod terminal;
+mod versions;

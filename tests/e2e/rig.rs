@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::api::{Answer, Api, Request, Role};
 use crate::harness::{Background, Project, assert_no_process_left, check_rules};
-use crate::install::claude;
+use crate::install::{PINNED, claude};
 
 /// A run that a machine reads, and that a wrong scenario does not keep going for ever.
 pub(crate) const RUN: [&str; 5] = ["run", "--format", "jsonl", "--limit", "12"];
@@ -27,10 +27,18 @@ impl Rig {
     pub(crate) fn new(
         scenario: impl Fn(&Request) -> Answer + Send + Sync + 'static,
     ) -> Option<Rig> {
-        let claude = claude()?.parent().unwrap().display();
+        Rig::with_version(PINNED, scenario)
+    }
+
+    /// The same with another version of Claude Code.
+    pub(crate) fn with_version(
+        version: &'static str,
+        scenario: impl Fn(&Request) -> Answer + Send + Sync + 'static,
+    ) -> Option<Rig> {
+        let claude = claude(version)?;
         let project = Project::new();
         project.git_init();
-        let path = format!("{claude}:/usr/local/bin:/usr/bin:/bin");
+        let path = format!("{}:/usr/local/bin:/usr/bin:/bin", claude.parent().unwrap().display());
         Some(Rig { project, api: Api::start(scenario), path })
     }
 

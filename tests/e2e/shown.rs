@@ -52,7 +52,7 @@ fn a_loop_ends_with_the_promise_piped_and_on_the_screen() {
     for flags in [&["-a"][..], &["--observe"]] {
         let rig = Rig::new(|request| match (request.role, request.turn) {
             (Role::Loop, 1) => bash(WORK),
-            (Role::Loop, _) => say("All is done. LOOP_COMPLETE"),
+            (Role::Loop, _) => say("All is done.\n\nLOOP_COMPLETE"),
             _ => refuse(400, "this is a loop"),
         });
         let Some(rig) = rig else { return };

@@ -4,13 +4,16 @@ use std::io::{Read, Write};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::harness::{DEADLINE, wait_until};
+
+/// How long to wait for the last output of a program that has ended.
+const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// A terminal with a program in it, which is ended when the test is.
 pub(crate) struct Terminal {
@@ -19,6 +22,8 @@ pub(crate) struct Terminal {
     master: Box<dyn MasterPty + Send>,
     screen: Arc<Mutex<vt100::Parser>>,
     bells: Arc<AtomicUsize>,
+    /// Ends when no process has the terminal any more and all of its output is on the screen.
+    reader: JoinHandle<()>,
 }
 
 impl Terminal {
@@ -37,7 +42,7 @@ impl Terminal {
         let (mut output, shown) = (pair.master.try_clone_reader().unwrap(), Arc::clone(&screen));
         let bells = Arc::new(AtomicUsize::new(0));
         let ringing = Arc::clone(&bells);
-        thread::spawn(move || {
+        let reader = thread::spawn(move || {
             let mut buffer = [0; 4096];
             let mut waiting = Vec::new();
             while let Ok(count @ 1..) = output.read(&mut buffer) {
@@ -50,7 +55,7 @@ impl Terminal {
             }
         });
         let keyboard = pair.master.take_writer().unwrap();
-        Terminal { child, keyboard, master: pair.master, screen, bells }
+        Terminal { child, keyboard, master: pair.master, screen, bells, reader }
     }
 
     /// A shell with job control, ready for a command.
@@ -126,8 +131,10 @@ impl Terminal {
         let deadline = Instant::now() + DEADLINE;
         let status = wait_until(deadline, || self.child.try_wait().unwrap());
         let status = status.unwrap_or_else(|| panic!("it does not end:\n{}", self.screen()));
-        // What it wrote last may still be on its way.
-        thread::sleep(Duration::from_millis(20));
+        // What it wrote last may still be on its way. A process that it left behind may keep the
+        // terminal open for ever: other checks find that.
+        let patience = Instant::now() + LAST_WORDS;
+        let _ = wait_until(patience, || self.reader.is_finished().then_some(()));
         (status.exit_code(), self.screen())
     }
 
