@@ -10,9 +10,9 @@ use std::time::Duration;
 use serde::Serialize;
 
 pub use run::{
-    Activity, Diff, Event, Idle, IterationEnd, IterationStart, LimitWait, Problem, Progress, Said,
-    Stamped, Start, Stats, Summary, TaskResult, ToolFailure, ToolUse, Verifier, Verify,
-    VerifyStatus, View,
+    Activity, Diff, Event, Idle, IterationEnd, IterationStart, LimitWait, Mode, Problem, Progress,
+    RunCommand, Said, Stamped, Start, Stats, Summary, TaskResult, ToolFailure, ToolUse, Verifier,
+    Verify, VerifyStatus, View,
 };
 
 /// What a child said. Texts borrow from the line they came in.

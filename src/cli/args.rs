@@ -163,9 +163,9 @@ pub(super) struct RunArgs {
     pub(super) pty: PtyArgs,
     #[command(flatten)]
     pub(super) sandbox: SandboxArgs,
-    /// Push new commits after each iteration
-    #[arg(long)]
-    pub(super) auto_push: bool,
+    /// Push new commits after each iteration, or do not
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(super) auto_push: Option<bool>,
     #[command(flatten)]
     pub(super) show: ShowArgs,
     /// Reset what failed in an earlier run without asking
@@ -178,21 +178,23 @@ pub(super) struct RunArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct LoopArgs {
-    /// How many iterations
-    #[arg(default_value_t = 1)]
-    pub(super) iterations: u32,
+    /// How many iterations; by default 1. May be left out before a PROMPT that is not a number
+    #[arg(value_name = "ITERATIONS", allow_negative_numbers = true)]
+    pub(super) first: Option<String>,
     /// A file with the prompt, or the words themselves; by default prompt.md
-    pub(super) prompt: Option<String>,
+    #[arg(value_name = "PROMPT")]
+    pub(super) second: Option<String>,
     /// The words themselves, whatever they look like
     #[arg(
         short,
         long = "prompt",
         value_name = "TEXT",
-        conflicts_with = "prompt",
+        conflicts_with = "second",
         allow_hyphen_values = true
     )]
     pub(super) prompt_text: Option<String>,
-    /// A plan with items (- [ ]): `{plan}` in the prompt becomes its path, and all items ticked off end the loop
+    /// A plan with items (- [ ]): `{plan}` in the prompt becomes its path, and all items ticked off end the
+    /// loop. Without a prompt, a built-in one has each iteration do one item
     #[arg(long, value_name = "FILE")]
     pub(super) plan: Option<PathBuf>,
     /// Have Claude work alone and show what it does, instead of giving it the terminal
@@ -213,7 +215,7 @@ pub(super) struct LoopArgs {
     /// The model to use, by any name Claude knows; by default Claude's own choice
     #[arg(long, value_name = "MODEL")]
     pub(super) model: Option<String>,
-    /// Push new commits after each iteration
+    /// Push new commits after each iteration, or do not
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(super) auto_push: Option<bool>,
     /// The program to start instead of claude

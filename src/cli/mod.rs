@@ -2,6 +2,7 @@
 
 mod args;
 mod commands;
+mod compat;
 mod exit;
 mod keyboard;
 mod notify;
@@ -28,7 +29,7 @@ use crate::settings::WrongFlag;
 use crate::store;
 use crate::ui::text::printable_lines;
 use args::Cli;
-use setup::{Refused, Setup};
+use setup::{Refused, Setup, WrongUsage};
 use stdout::{Printed, explained, is_broken_pipe};
 
 /// Runs the program.
@@ -51,9 +52,13 @@ pub fn main_with(clock: fn() -> Clock) -> ExitCode {
     if let Some(exit) = backstage.or_else(|| demo::play(std::env::args_os())) {
         return exit;
     }
-    let arguments = match Cli::try_parse() {
+    let given = compat::joined(std::env::args_os());
+    let arguments = match Cli::try_parse_from(&given) {
         Ok(arguments) => arguments,
         Err(error) if error.use_stderr() => {
+            if let Some(meant) = compat::plain_loop(&given) {
+                return exit(Err(meant), &Setup::new(None, None, clock));
+            }
             // It quotes what it was given, which may hold anything.
             let text = error.render().to_string();
             let _ = io::stderr().write_all(printable_lines(&text).as_bytes());
@@ -100,7 +105,7 @@ fn report(error: &anyhow::Error, setup: &Setup) -> Exit {
     let _ = io::stderr().write_all(text.as_bytes());
     let cause = error.downcast_ref::<Hinted>().map_or(error, |hinted| &hinted.source);
     let is_usage = |cause: &(dyn std::error::Error + 'static)| {
-        cause.is::<Refused>() || cause.is::<WrongFlag>()
+        cause.is::<Refused>() || cause.is::<WrongFlag>() || cause.is::<WrongUsage>()
     };
     if cause.chain().any(is_usage) { Exit::Usage } else { Exit::Error }
 }

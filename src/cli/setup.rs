@@ -52,6 +52,18 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
+/// A command line that makes no sense, in its own words.
+#[derive(Debug)]
+pub(super) struct WrongUsage(pub(super) String);
+
+impl fmt::Display for WrongUsage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for WrongUsage {}
+
 impl Setup {
     pub(super) fn new(
         config: Option<PathBuf>,

@@ -2,14 +2,16 @@
 
 /// How many items there are, and how many are ticked off.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Checklist {
-    pub(super) done: u32,
-    pub(super) total: u32,
+pub struct Checklist {
+    /// Items that are ticked off.
+    pub done: u32,
+    /// All items.
+    pub total: u32,
 }
 
 impl Checklist {
     /// Counts the items in a Markdown text. What is quoted in a fence is no item.
-    pub(super) fn read(text: &str) -> Checklist {
+    pub fn read(text: &str) -> Checklist {
         let mut list = Checklist::default();
         let mut quoted = false;
         for line in text.lines().map(str::trim_start) {
@@ -30,7 +32,8 @@ impl Checklist {
         list
     }
 
-    pub(super) fn is_complete(self) -> bool {
+    /// Whether there are items, and all of them are ticked off.
+    pub fn is_complete(self) -> bool {
         self.total > 0 && self.done == self.total
     }
 }

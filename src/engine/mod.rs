@@ -38,20 +38,21 @@ use anyhow::Result;
 
 use crate::agent::{Mailbox, Scratch, Trouble};
 use crate::dag::{AttemptId, FeatureId, Outcome, RunId, TaskId};
-use crate::event::{Activity, Event, Idle, Progress, Start, View};
+use crate::event::{Activity, Event, Idle, Progress, RunCommand, Start, View};
 use crate::store::{NewRun, RunTotals, Store, Surroundings, Target};
 use git::Git;
 use heartbeat::Heartbeat;
 use helm::Helm;
 use model::Record;
 
+pub use checklist::Checklist;
 #[cfg(feature = "test-programs")]
 #[doc(hidden)]
 pub use checklist::ticked_off;
 pub use clock::Clock;
 pub use lock::{Holder, TreeHeld, TreeLock};
 pub use model::Strategy;
-pub use plain::{LoopPlan, LoopPrompt, run_loop};
+pub use plain::{LoopPlan, LoopPrompt, PLAN, run_loop};
 pub use plan::{AgentPlan, Places, Plan, TerminalPlan, VerifyPlan};
 pub use preview::{Preview, preview};
 pub use signals::forward_signals;
@@ -283,7 +284,10 @@ impl<'a> Engine<'a> {
         self.helm.tell(&Event::Start(Start {
             version: env!("CARGO_PKG_VERSION"),
             project: &project,
+            command: RunCommand::Run,
             target: target.as_deref(),
+            mode: self.plan.agent.mode(),
+            plan: None,
             loop_id: None,
             done: counts.done,
             total: counts.total,

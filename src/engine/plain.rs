@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 
 use super::bell::Bell;
 use super::checklist::Checklist;
@@ -23,9 +23,12 @@ use crate::agent::sandbox::Stance;
 use crate::agent::{self, EndedBy, Facts, Mailbox, Scratch, Session, Trouble};
 use crate::dag::{Outcome, RunId};
 use crate::event::{
-    Activity, Diff, Event, IterationEnd, IterationStart, Progress, Start, Stats, View,
+    Activity, Diff, Event, IterationEnd, IterationStart, Mode, Progress, RunCommand, Start, Stats,
+    View,
 };
+use crate::hint::HintExt;
 use crate::prompt::sigils::{Promise, Sigils, says};
+use crate::prompt::{Prompt, Values};
 use crate::time::Timestamp;
 
 /// What a loop is to do.
@@ -36,7 +39,7 @@ pub struct LoopPlan {
     pub loop_id: Option<String>,
     /// The words in a final answer that complete it.
     pub completion_promise: String,
-    /// A file whose items, all ticked off, complete it.
+    /// A file whose items, all ticked off, complete it; absolute.
     pub checklist: Option<PathBuf>,
     /// Whether the agent has the terminal, and a person talks to it.
     pub passthrough: bool,
@@ -56,6 +59,13 @@ pub struct LoopPlan {
     pub ring: fn(),
 }
 
+impl LoopPlan {
+    /// How its sessions are shown, in a word.
+    fn mode(&self) -> Mode {
+        if self.passthrough { Mode::Terminal } else { self.agent.mode() }
+    }
+}
+
 /// What a loop says each time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoopPrompt {
@@ -63,6 +73,8 @@ pub enum LoopPrompt {
     File(PathBuf),
     /// This.
     Text(String),
+    /// The built-in prompt for a plan, or what the project has in its place.
+    Plan,
 }
 
 impl LoopPrompt {
@@ -75,18 +87,32 @@ impl LoopPrompt {
                 let short: String = first.chars().take(60).collect();
                 if short.len() < text.len() { format!("{short}…") } else { short }
             }
+            LoopPrompt::Plan => "one item of the plan".to_owned(),
         }
     }
 
-    fn read(&self) -> Result<String> {
+    /// What it is now, with `{plan}` as it is written; `overrides` has the project's own prompts.
+    /// A file with nothing in it is an error: a session would cost money for nothing.
+    pub fn read(&self, overrides: &Path) -> Result<String> {
         match self {
             LoopPrompt::Text(text) => Ok(text.clone()),
-            LoopPrompt::File(path) => fs::read(path)
-                .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-                .with_context(|| format!("can't read the prompt `{}`", path.display())),
+            LoopPrompt::File(path) => {
+                let text = fs::read(path)
+                    .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+                    .with_context(|| format!("can't read the prompt `{}`", path.display()))?;
+                if text.trim().is_empty() {
+                    return Err(anyhow!("the prompt `{}` is empty", path.display()))
+                        .hint("write what the agent is to do each time");
+                }
+                Ok(text)
+            }
+            LoopPrompt::Plan => Prompt::LoopPlan.render(overrides, &Values::from([("plan", PLAN)])),
         }
     }
 }
+
+/// In a prompt it becomes the path of the plan.
+pub const PLAN: &str = "{plan}";
 
 /// How an iteration went.
 struct Iteration {
@@ -139,6 +165,10 @@ impl Plain<'_> {
     fn go(&mut self) -> Result<RunEnd> {
         self.head = self.git.as_ref().and_then(Git::head);
         self.tell_beginning();
+        if self.checklist().is_complete() {
+            let how = "every item of the plan is ticked off already";
+            return Ok(RunEnd::Signalled(how.to_owned()));
+        }
         loop {
             if let Some(end) = self.held_back() {
                 return Ok(end);
@@ -192,11 +222,18 @@ impl Plain<'_> {
     }
 
     fn prompt(&self) -> Result<String> {
-        let prompt = self.plan.prompt.read()?;
-        Ok(match &self.plan.checklist {
-            Some(path) => prompt.replace("{plan}", &path.display().to_string()),
+        let prompt = self.plan.prompt.read(&self.plan.places.prompts)?;
+        Ok(match self.checklist_name() {
+            Some(plan) => prompt.replace(PLAN, &plan),
             None => prompt,
         })
+    }
+
+    /// What the plan is called where sessions work.
+    fn checklist_name(&self) -> Option<String> {
+        let root = &self.plan.places.root;
+        let path = self.plan.checklist.as_ref()?;
+        Some(path.strip_prefix(root).unwrap_or(path).display().to_string())
     }
 
     fn session(&self, scratch: &Scratch) -> Session {
@@ -319,7 +356,7 @@ impl Plain<'_> {
 
     fn checklist(&self) -> Checklist {
         let path = self.plan.checklist.as_ref();
-        let text = path.and_then(|path| fs::read(self.plan.places.root.join(path)).ok());
+        let text = path.and_then(|path| fs::read(path).ok());
         text.map_or(Checklist::default(), |text| Checklist::read(&String::from_utf8_lossy(&text)))
     }
 
@@ -341,10 +378,14 @@ impl Plain<'_> {
         let project = self.plan.places.root.to_string_lossy().into_owned();
         let (source, checklist) =
             (self.plan.prompt.source(&self.plan.places.root), self.checklist());
+        let name = self.checklist_name();
         self.helm.tell(&Event::Start(Start {
             version: env!("CARGO_PKG_VERSION"),
             project: &project,
+            command: RunCommand::Loop,
             target: Some(&source),
+            mode: self.plan.mode(),
+            plan: name.as_deref(),
             loop_id: self.plan.loop_id.as_deref(),
             done: checklist.done,
             total: checklist.total,

@@ -8,6 +8,7 @@ use super::model::Strategy;
 use super::stop::Bounds;
 use crate::agent::sandbox::Cage;
 use crate::agent::{AttemptContext, Limits, Permission, Session};
+use crate::event::Mode;
 use crate::store::Target;
 
 /// What a run is to do.
@@ -101,6 +102,15 @@ impl AgentPlan {
     /// What it may do without asking.
     pub(super) fn permission(&self) -> Permission {
         self.cage.permission(&self.allowed_tools)
+    }
+
+    /// How its sessions are shown where the agent does not have the person's own terminal.
+    pub(super) fn mode(&self) -> Mode {
+        match self.terminal {
+            None => Mode::Afk,
+            Some(TerminalPlan { interactive: true, .. }) => Mode::Pty,
+            Some(TerminalPlan { interactive: false, .. }) => Mode::Observe,
+        }
     }
 
     /// What a session may take that has this much time.

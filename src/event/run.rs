@@ -54,7 +54,10 @@ pub enum Event<'a> {
 pub struct Start<'a> {
     pub version: &'a str,
     pub project: &'a str,
+    pub command: RunCommand,
     pub target: Option<&'a str>,
+    pub mode: Mode,
+    pub plan: Option<&'a str>,
     pub loop_id: Option<&'a str>,
     pub done: u32,
     pub total: u32,
@@ -62,6 +65,42 @@ pub struct Start<'a> {
     pub max_seconds: Option<u64>,
     pub max_cost_usd: Option<f64>,
     pub sandbox: &'a str,
+}
+
+/// Which command it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunCommand {
+    /// `ralph run`, which works the DAG.
+    Run,
+    /// `ralph loop`, which repeats a prompt.
+    Loop,
+}
+
+/// How sessions are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// The agent works alone, and what it does is shown as text.
+    Afk,
+    /// The agent has the person's own terminal.
+    Terminal,
+    /// The agent has a terminal of its own, into which the person can type.
+    Pty,
+    /// The agent has a terminal of its own, which the person only sees.
+    Observe,
+}
+
+impl Mode {
+    /// It in a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Afk => "afk",
+            Mode::Terminal => "terminal",
+            Mode::Pty => "pty",
+            Mode::Observe => "observe",
+        }
+    }
 }
 
 /// How an iteration begins.

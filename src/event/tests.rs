@@ -54,7 +54,10 @@ fn with_every_event(mut check: impl FnMut(&Event<'_>)) {
     check(&Event::Start(Start {
         version: "1",
         project: "/p",
+        command: RunCommand::Loop,
         target: Some("x"),
+        mode: Mode::Afk,
+        plan: Some("x"),
         loop_id: Some("x"),
         done: 0,
         total: 1,

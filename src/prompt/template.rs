@@ -27,6 +27,8 @@ pub enum Prompt {
     Learn,
     /// Has an agent check the work of another.
     Verify,
+    /// Has an agent do one item of a plan: what `ralph loop --plan` says without a prompt.
+    LoopPlan,
 }
 
 /// What the placeholders of a prompt stand for.
@@ -43,6 +45,7 @@ impl Prompt {
             Prompt::Work => "work.md",
             Prompt::Learn => "learn.md",
             Prompt::Verify => "verify.md",
+            Prompt::LoopPlan => "loop_plan.md",
         }
     }
 
@@ -55,6 +58,7 @@ impl Prompt {
             Prompt::Work => include_str!("../../prompts/work.md"),
             Prompt::Learn => include_str!("../../prompts/learn.md"),
             Prompt::Verify => include_str!("../../prompts/verify.md"),
+            Prompt::LoopPlan => include_str!("../../prompts/loop_plan.md"),
         }
     }
 

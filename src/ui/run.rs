@@ -18,8 +18,8 @@ use super::text::flat;
 use super::when::{lasted, moment};
 use crate::dag::{Outcome, Status};
 use crate::event::{
-    Activity, AgentEvent, Diff, Event, IterationEnd, IterationStart, Stamped, Start, Stats,
-    Verifier, Verify, VerifyStatus, View,
+    Activity, AgentEvent, Diff, Event, IterationEnd, IterationStart, RunCommand, Stamped, Start,
+    Stats, Verifier, Verify, VerifyStatus, View,
 };
 use crate::time::Timestamp;
 
@@ -79,15 +79,23 @@ impl<W: Write> RunView<W> {
         // Docker's spinner moves the cursor.
         self.out.clears = start.sandbox.starts_with("docker") && self.terminal.colour;
         self.loop_id = start.loop_id.map(str::to_owned);
-        let mut text = start.target.unwrap_or("everything").to_owned();
-        if start.total > 0 {
-            text.push_str(&format!(", {}/{} done", start.done, start.total));
+        let progress = match start.total {
+            0 => String::new(),
+            total => format!(", {}/{total} done", start.done),
+        };
+        let target = start.target.unwrap_or("everything");
+        let (bold, dimmed) = (Style::new().bold(), Style::new().dimmed());
+        match start.command {
+            RunCommand::Run => self.labelled("run", bold, &format!("{target}{progress}"))?,
+            RunCommand::Loop => {
+                self.labelled("loop", bold, &loop_facts(start))?;
+                self.labelled("prompt", dimmed, target)?;
+                if let Some(plan) = start.plan {
+                    self.labelled("plan", dimmed, &format!("{plan}{progress}"))?;
+                }
+            }
         }
-        if let Some(id) = start.loop_id {
-            text.push_str(&format!(", {id}"));
-        }
-        self.labelled("run", Style::new().bold(), &text)?;
-        self.labelled("sandbox", Style::new().dimmed(), start.sandbox)
+        self.labelled("sandbox", dimmed, start.sandbox)
     }
 
     fn iteration_start(&mut self, start: &IterationStart<'_>) -> io::Result<()> {
@@ -224,6 +232,17 @@ impl<W: Write> RunView<W> {
         let _ = line.write(&mut text);
         String::from_utf8_lossy(&text).trim_end().to_owned()
     }
+}
+
+/// How a loop works, for how long, and what it is called.
+fn loop_facts(start: &Start<'_>) -> String {
+    let iterations = match start.max_iterations {
+        Some(1) => Some("1 iteration".to_owned()),
+        most => most.map(|most| format!("{most} iterations")),
+    };
+    let mode = Some(start.mode.name().to_owned());
+    let facts = [mode, iterations, start.loop_id.map(str::to_owned)];
+    facts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// How a run is shown.

@@ -117,7 +117,7 @@ fn iterations_are_clamped_with_a_warning() {
     let project = bare();
     let output = run(&project, &["touch .ralph-complete"], &["-a", "500"]);
     assert_code(&output, 0);
-    let warning = "Warning: Reducing iterations from 500 to 100 (--max-iterations)\n";
+    let warning = "warning: iterations limited to 100 by --max-iterations\n";
     assert_eq!(output.stderr(), warning);
     let output = run(&project, &["say x"], &["-a", "5", "--max-iterations", "2"]);
     assert_code(&output, 3);
@@ -181,6 +181,76 @@ fn a_plan_is_named_in_the_prompt_and_its_items_are_the_progress() {
     assert!(shown.contains("every item of the plan is ticked off"), "{shown}");
 }
 
+#[test]
+fn one_iteration_is_meant_where_only_a_prompt_is_given() {
+    let project = bare();
+    let output = run(&project, &["expect-stdin fix the bug"], &["-a", "fix the bug"]);
+    assert_code(&output, 3);
+    assert!(
+        output.stdout().starts_with("loop     afk, 1 iteration\nprompt   fix the bug\n"),
+        "{output:?}"
+    );
+    for words in [&["-a", "0"][..], &["-1"], &["99999999999"], &["fix", "the bug"]] {
+        let said = run(&project, &["say never"], words).fails(2);
+        assert!(said.contains("number"), "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn what_would_only_cost_money_is_refused_before_anything_starts() {
+    let project = bare();
+    project.write("empty.md", " \n\t\n");
+    project.write("named.md", "Do the next item of {plan}.");
+    project.write("itemless.md", "# Plan\n\nNothing here.\n");
+    for (arguments, code, expected) in [
+        (&["-a", "3", ""][..], 2, "the prompt is empty"),
+        (&["-a", ""], 2, "the prompt is empty"),
+        (&["-a", "3", " \n "], 2, "the prompt is empty"),
+        (&["-a", "3", "-p", ""], 2, "the prompt is empty"),
+        (&["-a", "3", "empty.md"], 1, "empty.md` is empty"),
+        (&["-a", "3", "named.md"], 2, "there is no --plan"),
+        (&["-a", "3", "do {plan}"], 2, "there is no --plan"),
+        (&["-a", "3", "x", "--plan", "nope.md"], 1, "can't read the plan"),
+        (&["-a", "3", "x", "--plan", "itemless.md"], 1, "itemless.md` has no items"),
+    ] {
+        let output = run(&project, &["run touch started"], arguments);
+        assert_eq!(output.stdout(), "", "{arguments:?}");
+        let said = output.fails(code);
+        assert!(said.contains(expected), "{arguments:?}: {said}");
+    }
+    assert!(!project.root().join("started").exists());
+}
+
+#[test]
+fn a_plan_alone_is_enough() {
+    let project = bare();
+    fs::remove_file(project.root().join("prompt.md")).unwrap();
+    fs::create_dir(project.root().join("docs")).unwrap();
+    project.write("docs/plan.md", "- [ ] one\n- [ ] two\n");
+    let tick =
+        "expect-stdin The plan is `docs/plan.md` | run sed -i '0,/\\[ \\]/s//[x]/' docs/plan.md";
+    let output = run(&project, &[tick], &["-a", "5", "--plan", "docs/plan.md"]);
+    assert_code(&output, 0);
+    let shown = output.stdout();
+    assert!(
+        shown.contains("prompt   one item of the plan\nplan     docs/plan.md, 0/2 done\n"),
+        "{shown}"
+    );
+    assert!(shown.contains("2 iterations"), "{shown}");
+
+    let output = run(&project, &["say never"], &["-a", "5", "--plan", "docs/plan.md"]);
+    assert_code(&output, 0);
+    let shown = output.stdout();
+    assert!(shown.contains("every item of the plan is ticked off already"), "{shown}");
+    assert!(!shown.contains("never"), "{shown}");
+
+    fs::create_dir_all(project.root().join(".ralph/prompts")).unwrap();
+    project.write(".ralph/prompts/loop_plan.md", "Ours: {{plan}}");
+    project.write("docs/plan.md", "- [ ] one\n");
+    let own = "expect-stdin Ours: docs/plan.md | touch .ralph-complete";
+    assert_code(&run(&project, &[own], &["-a", "--plan", "docs/plan.md"]), 0);
+}
+
 // Promises.
 
 #[test]
@@ -207,11 +277,32 @@ fn a_promise_in_the_final_answer_completes_the_loop_and_nowhere_else() {
 // Around it.
 
 #[test]
+fn a_loop_without_its_command_is_told_what_it_is() {
+    let project = bare();
+    insta::assert_snapshot!(project.ralph(["10"]).fails(2), @"
+    error: `10` is not a command
+    hint: the plain loop is a command of its own: ralph loop 10
+    ");
+    let said = project.ralph(["-a", "5", "fix it"]).fails(2);
+    assert!(said.contains("ralph loop -a 5 'fix it'"), "{said}");
+}
+
+#[test]
+fn flags_that_scripts_pass_to_every_run_are_accepted() {
+    let project = bare();
+    for flag in ["--yes", "--no-auto-reset", "--max-time=60"] {
+        assert_code(&run(&project, &["touch .ralph-complete"], &["-a", flag]), 0);
+    }
+}
+
+#[test]
 fn the_loop_id_is_on_every_banner() {
     let project = bare();
     let output = run(&project, &["say x"], &["-a", "2", "--loop-id", "build-auth-20260226"]);
     let shown = output.stdout();
-    assert!(shown.starts_with("run      "), "{shown}");
+    let banner =
+        "loop     afk, 2 iterations, build-auth-20260226\nprompt   prompt.md\nsandbox  none";
+    assert!(shown.starts_with(banner), "{shown}");
     assert_eq!(shown.matches("build-auth-20260226\n").count(), 3, "{shown}");
     assert!(shown.contains("-build-auth-20260226-2.log"), "{shown}");
 }
@@ -224,13 +315,21 @@ fn new_commits_are_pushed_when_that_is_wanted() {
     project.git(["remote", "add", "origin", remote.to_str().unwrap()]);
     project.git(["push", "-q", "-u", "origin", "main"]);
     let commit = "run git commit -q --allow-empty -m work";
-    run(&project, &[commit], &["-a", "1", "--auto-push=false"]);
+    for off in [&["-a", "1", "--auto-push=false"][..], &["-a", "--auto-push", "false", "1"]] {
+        run(&project, &[commit], off);
+    }
     let head = |place: &str| project.git(["-C", place, "rev-parse", "main"]);
     let remote = remote.to_str().unwrap();
     assert_ne!(head(remote), head("."));
-    let output = run(&project, &[commit], &["-a", "1", "--auto-push"]);
-    assert!(output.stdout().contains(", pushed"), "{output:?}");
-    assert_eq!(head(remote), head("."));
+    for on in [
+        &["-a", "1", "--auto-push"][..],
+        &["-a", "--auto-push", "true", "1"],
+        &["-a", "--auto-push", "1", "x"],
+    ] {
+        let output = run(&project, &[commit], on);
+        assert!(output.stdout().contains(", pushed"), "{output:?}");
+        assert_eq!(head(remote), head("."));
+    }
 }
 
 #[test]

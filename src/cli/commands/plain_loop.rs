@@ -1,16 +1,17 @@
 //! `ralph loop`
 
+use std::fs;
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 
 use crate::cli::args::{LoopArgs, RunFormat};
 use crate::cli::exit::Exit;
 use crate::cli::running::{Audience, agent_plan, places, pty_flags, sandbox_flags, take_tree};
 use crate::cli::session::found;
-use crate::cli::setup::Setup;
-use crate::engine::{self, Bounds, LoopPlan, LoopPrompt};
+use crate::cli::setup::{Setup, WrongUsage};
+use crate::engine::{self, Bounds, Checklist, LoopPlan, LoopPrompt, PLAN, Places};
 use crate::hint::HintExt;
 use crate::project::Project;
 use crate::settings::{Flag, Settings};
@@ -21,17 +22,21 @@ pub(super) fn run(args: &LoopArgs, setup: &Setup) -> Result<Exit> {
     let here = setup.directory()?;
     let project = Project::find(&here).unwrap_or_else(|_| Project::at(&here));
     let places = places(&project, &settings, setup)?;
+    let asked = Asked::of(args)?;
+    let checklist = args.plan.as_deref().map(|plan| checklist(&here.join(plan))).transpose()?;
+    let prompt = prompt(args, asked.prompt, &settings, &here)?;
+    check_prompt(&prompt, &places, checklist.is_some())?;
     let plan = LoopPlan {
-        prompt: prompt(args, &settings, &here)?,
+        prompt,
         loop_id: args.loop_id.clone(),
         completion_promise: settings.completion_promise.clone(),
-        checklist: args.plan.clone(),
+        checklist,
         passthrough: !settings.pty_mode && is_passthrough(args, setup),
         model: settings.run.model.clone(),
         auto_push: settings.auto_push,
         pause: settings.plain_loop.pause,
         bounds: Bounds {
-            iterations: Some(iterations(args, &settings, setup)),
+            iterations: Some(iterations(asked.iterations, &settings, setup)),
             time: settings.run.max_time,
             cost: settings.run.max_cost,
         },
@@ -69,34 +74,113 @@ fn flags(args: &LoopArgs) -> Vec<Flag> {
     flags
 }
 
+/// What the words of the command line ask for.
+#[derive(Debug, PartialEq, Eq)]
+struct Asked<'a> {
+    iterations: u32,
+    prompt: Option<&'a str>,
+}
+
+impl Asked<'_> {
+    /// The number of iterations may be left out, as in `ralph loop -a "fix the bug"`.
+    fn of(args: &LoopArgs) -> Result<Asked<'_>> {
+        let (iterations, prompt) = match (args.first.as_deref(), args.second.as_deref()) {
+            (Some(first), prompt) if is_number(first) => (iterations_of(first)?, prompt),
+            (Some(first), Some(_)) => {
+                let message = format!("`{first}` is not a number of iterations");
+                return Err(anyhow!(WrongUsage(message)))
+                    .hint("put the prompt in quotes: ralph loop 5 \"fix the login bug\"");
+            }
+            (Some(first), None) if args.prompt_text.is_some() => {
+                let message = format!("there are two prompts: `{first}` and that of --prompt");
+                return Err(anyhow!(WrongUsage(message))).hint("leave out one of them");
+            }
+            (prompt, _) => (1, prompt),
+        };
+        Ok(Asked { iterations, prompt })
+    }
+}
+
+/// Whether a word can only be meant as a number.
+fn is_number(word: &str) -> bool {
+    let digits = word.trim_start_matches(['-', '+']);
+    digits.starts_with(|c: char| c.is_ascii_digit()) && word.parse::<f64>().is_ok()
+}
+
+fn iterations_of(word: &str) -> Result<u32> {
+    match word.parse() {
+        Ok(iterations) if iterations > 0 => Ok(iterations),
+        _ => {
+            let message = format!(
+                "the number of iterations must be a whole number from 1 to {}, not `{word}`",
+                u32::MAX
+            );
+            Err(anyhow!(WrongUsage(message)))
+                .hint("a prompt that looks like a number is given with --prompt")
+        }
+    }
+}
+
 /// What to say each time: a file where the words name one, else the words themselves.
-fn prompt(args: &LoopArgs, settings: &Settings, here: &Path) -> Result<LoopPrompt> {
+fn prompt(
+    args: &LoopArgs,
+    words: Option<&str>,
+    settings: &Settings,
+    here: &Path,
+) -> Result<LoopPrompt> {
     if let Some(text) = &args.prompt_text {
         return Ok(LoopPrompt::Text(text.clone()));
     }
-    let Some(words) = &args.prompt else {
+    let Some(words) = words else {
         let file = &settings.prompt_file;
         if here.join(file).is_file() {
             return Ok(LoopPrompt::File(here.join(file)));
+        }
+        if args.plan.is_some() {
+            return Ok(LoopPrompt::Plan);
         }
         return Err(anyhow!("there is no prompt: `{}` does not exist", file.display())).hint(
             "write it, or name a file or the words themselves: ralph loop 5 \"fix the login bug\"",
         );
     };
     let file = here.join(words);
-    Ok(if file.is_file() { LoopPrompt::File(file) } else { LoopPrompt::Text(words.clone()) })
+    let is_file = !words.is_empty() && file.is_file();
+    Ok(if is_file { LoopPrompt::File(file) } else { LoopPrompt::Text(words.to_owned()) })
+}
+
+/// Refuses a prompt for which a session would only cost money.
+fn check_prompt(prompt: &LoopPrompt, places: &Places, has_plan: bool) -> Result<()> {
+    let text = prompt.read(&places.prompts)?;
+    if text.trim().is_empty() {
+        return Err(anyhow!(WrongUsage("the prompt is empty".to_owned())))
+            .hint("say what the agent is to do; is a variable of your script unset?");
+    }
+    if !has_plan && text.contains(PLAN) {
+        let message = format!("the prompt names `{PLAN}`, and there is no --plan");
+        return Err(anyhow!(WrongUsage(message)))
+            .hint("name the file with the items: ralph loop --plan plan.md");
+    }
+    Ok(())
+}
+
+/// The file with the items of a plan.
+fn checklist(plan: &Path) -> Result<PathBuf> {
+    let text =
+        fs::read(plan).with_context(|| format!("can't read the plan `{}`", plan.display()))?;
+    if Checklist::read(&String::from_utf8_lossy(&text)).total == 0 {
+        return Err(anyhow!("the plan `{}` has no items", plan.display()))
+            .hint("an item is a line such as `- [ ] Add the tests`");
+    }
+    Ok(plan.to_owned())
 }
 
 /// How many iterations there will be at the most.
-fn iterations(args: &LoopArgs, settings: &Settings, setup: &Setup) -> u32 {
+fn iterations(asked: u32, settings: &Settings, setup: &Setup) -> u32 {
     let most = settings.plain_loop.max_iterations;
-    if args.iterations > most {
-        setup.say(&format!(
-            "Warning: Reducing iterations from {} to {most} (--max-iterations)",
-            args.iterations
-        ));
+    if asked > most {
+        setup.say(&format!("warning: iterations limited to {most} by --max-iterations"));
     }
-    args.iterations.min(most)
+    asked.min(most)
 }
 
 /// Whether the agent gets the terminal itself; without one nobody could talk to it.
@@ -119,4 +203,51 @@ fn ring() {
         .arg("/System/Library/Sounds/Blow.aiff")
         .stdin(std::process::Stdio::null())
         .spawn();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::args::{Cli, Command};
+    use clap::Parser;
+
+    fn asked(words: &[&str]) -> Result<(u32, Option<String>), String> {
+        let cli = Cli::try_parse_from(["ralph", "loop"].iter().chain(words)).unwrap();
+        let Command::Loop(args) = cli.command else { unreachable!("it is a loop") };
+        let asked = Asked::of(&args).map_err(|error| format!("{error:#}"))?;
+        Ok((asked.iterations, asked.prompt.map(str::to_owned)))
+    }
+
+    #[test]
+    fn the_number_of_iterations_may_be_left_out() {
+        let text = |text: &str| Some(text.to_owned());
+        for (words, expected) in [
+            (&[][..], (1, None)),
+            (&["-a", "3"], (3, None)),
+            (&["-a", "fix the bug"], (1, text("fix the bug"))),
+            (&["prompt.md"], (1, text("prompt.md"))),
+            (&["5", "fix"], (5, text("fix"))),
+            (&["5", "7"], (5, text("7"))),
+            (&["2fast"], (1, text("2fast"))),
+            (&["infinity"], (1, text("infinity"))),
+            (&["3", "-p", "text"], (3, None)),
+            (&[""], (1, text(""))),
+        ] {
+            assert_eq!(asked(words), Ok(expected), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn a_number_that_can_not_be_counted_to_is_refused_in_plain_words() {
+        for word in ["0", "-1", "4294967296", "99999999999999999999", "1.5", "1e3"] {
+            let expected = format!(
+                "the number of iterations must be a whole number from 1 to 4294967295, not `{word}`"
+            );
+            assert_eq!(asked(&[word]), Err(expected));
+        }
+        let two = asked(&["fix", "the"]);
+        assert_eq!(two, Err("`fix` is not a number of iterations".to_owned()));
+        let two = asked(&["fix", "-p", "it"]);
+        assert_eq!(two, Err("there are two prompts: `fix` and that of --prompt".to_owned()));
+    }
 }

@@ -5,6 +5,7 @@ use std::io::Write;
 use anyhow::{Result, anyhow};
 
 use crate::cli::args::RunArgs;
+use crate::cli::compat::quoted;
 use crate::cli::exit::Exit;
 use crate::cli::running::{Audience, agent_plan, places, pty_flags, sandbox_flags, take_tree};
 use crate::cli::session::found;
@@ -59,7 +60,7 @@ fn flags(args: &RunArgs) -> Vec<Flag> {
     add(args.learn.then(|| Flag::new("--learn", "learn", true)));
     add(args.no_learn.then(|| Flag::new("--no-learn", "learn", false)));
     add(args.model_lock.then(|| Flag::new("--model-lock", "run.hints", false)));
-    add(args.auto_push.then(|| Flag::new("--auto-push", "auto_push", true)));
+    add(args.auto_push.map(|it| Flag::new("--auto-push", "auto_push", it)));
     flags
 }
 
@@ -152,8 +153,7 @@ fn dry_run(store: Store, plan: &Plan, setup: &Setup, out: &mut dyn Write) -> Res
         setup.say("nothing is ready; `ralph status` says why");
         return Ok(Exit::Stuck);
     };
-    let arguments: Vec<String> =
-        preview.invocation.arguments.iter().map(|it| quoted(&it.to_string_lossy())).collect();
+    let arguments: Vec<String> = preview.invocation.arguments.iter().map(|it| quoted(it)).collect();
     let program = preview.invocation.program.to_string_lossy();
     writeln!(out, "task     {}  {}", preview.task, printable_lines(&preview.title))?;
     writeln!(out, "model    {}", printable_lines(&preview.model))?;
@@ -161,14 +161,4 @@ fn dry_run(store: Store, plan: &Plan, setup: &Setup, out: &mut dyn Write) -> Res
     writeln!(out, "\n--- SCRATCH/system.md\n{}", printable_lines(&preview.system))?;
     writeln!(out, "\n--- SCRATCH/prompt.md\n{}", printable_lines(&preview.prompt))?;
     Ok(Exit::Done)
-}
-
-/// An argument as a shell would need it.
-fn quoted(argument: &str) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || "-_./,=:@%+".contains(c);
-    if !argument.is_empty() && argument.chars().all(is_plain) {
-        argument.to_owned()
-    } else {
-        format!("'{}'", argument.replace('\'', "'\\''"))
-    }
 }
