@@ -142,6 +142,8 @@ pub struct NotifySettings {
 /// What bounds `ralph loop`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoopSettings {
+    /// A program to start in place of the agent, without arguments and with the prompt on stdin.
+    pub command: Option<String>,
     /// The most iterations that may be asked for.
     pub max_iterations: u32,
     /// The pause between two iterations.
@@ -396,6 +398,7 @@ impl Entries {
             },
             notify: NotifySettings { command: self.find("notify.command") },
             plain_loop: LoopSettings {
+                command: self.find("loop.command"),
                 max_iterations: self.get("loop.max_iterations"),
                 pause: self.seconds("loop.pause_secs"),
             },

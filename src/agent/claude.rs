@@ -3,6 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use super::program::Program;
+
 /// The variables by which Claude Code knows that it runs inside itself, and as whose child.
 const NESTING: [&str; 9] = [
     "CLAUDECODE",
@@ -57,8 +59,8 @@ pub enum Stdin {
 /// What every session needs.
 #[derive(Debug, Clone)]
 pub struct Session {
-    /// The program, by name or path.
-    pub program: OsString,
+    /// The program.
+    pub program: Program,
     /// Where it runs.
     pub directory: PathBuf,
     /// A file with what the agent is told about its work besides the prompt.
@@ -134,6 +136,7 @@ impl Session {
     /// Work that the person at the terminal can talk about with the agent.
     pub fn conversation(&self, opening: &str, permission: &Permission) -> Invocation {
         let mut invocation = self.invocation();
+        invocation.arguments.push("--verbose".into());
         permission.grant(&mut invocation);
         invocation.arguments.extend(["--".into(), opening.into()]);
         invocation
@@ -217,16 +220,29 @@ impl Session {
     }
 
     fn invocation(&self) -> Invocation {
-        let mut arguments: Vec<OsString> = Vec::new();
+        let mut invocation = self.bare();
         if let Some(file) = &self.system_prompt {
-            arguments.extend(["--append-system-prompt-file".into(), file.into()]);
+            invocation.arguments.extend(["--append-system-prompt-file".into(), file.into()]);
         }
+        if let Some(model) = &self.model {
+            invocation.arguments.extend(["--model".into(), model.into()]);
+        }
+        invocation
+    }
+
+    /// A program that takes no arguments of ours: it reads its prompt from stdin, or at a terminal from the
+    /// file that `RALPH_PROMPT_FILE` names.
+    pub fn plain(&self, prompt: PathBuf) -> Invocation {
+        let mut invocation = self.bare();
+        invocation.variables.push(("RALPH_PROMPT_FILE", prompt.clone().into()));
+        invocation.stdin = Stdin::File(prompt);
+        invocation
+    }
+
+    fn bare(&self) -> Invocation {
         let mut variables = vec![("PATH", self.path.clone())];
         variables.extend(self.database.iter().map(|it| ("RALPH_DB", it.clone().into_os_string())));
-        if let Some(model) = &self.model {
-            arguments.extend(["--model".into(), model.into()]);
-            variables.push(("RALPH_MODEL", model.into()));
-        }
+        variables.extend(self.model.iter().map(|it| ("RALPH_MODEL", it.into())));
         if let Some(context) = &self.attempt {
             variables.push(("RALPH_TASK_ID", context.task.clone().into()));
             variables.push((ATTEMPT_VARIABLE, context.attempt.clone().into()));
@@ -235,8 +251,8 @@ impl Session {
             variables.push(("RALPH_ITERATION", iteration.to_string().into()));
         }
         Invocation {
-            program: self.program.clone(),
-            arguments,
+            program: self.program.name.clone(),
+            arguments: self.program.arguments.clone(),
             variables,
             removed: NESTING.map(OsString::from).to_vec(),
             stdin: Stdin::Nothing,
@@ -310,6 +326,18 @@ mod tests {
         unset CLAUDE_PID
         in /project
         ");
+    }
+
+    #[test]
+    fn a_command_line_comes_before_the_arguments_and_a_plain_program_gets_none() {
+        let arguments = ["X=1".into(), "claude".into()].to_vec();
+        let session = Session { program: Program { name: "env".into(), arguments }, ..session() };
+        let work = shown(&session.work("/tmp/prompt.md".into(), &Permission::Everything));
+        assert!(work.starts_with("env X=1 claude --append-system-prompt-file"), "{work}");
+        let plain = shown(&session.plain("/tmp/prompt.md".into()));
+        assert!(plain.starts_with("env X=1 claude\nPATH="), "{plain}");
+        assert!(plain.contains("\nRALPH_PROMPT_FILE=/tmp/prompt.md\n"), "{plain}");
+        assert!(plain.ends_with("\n< /tmp/prompt.md"), "{plain}");
     }
 
     #[test]

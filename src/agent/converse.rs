@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use super::claude::Invocation;
 use super::descendants::Marker;
-use super::facts::{Exit, Facts, Observer};
+use super::facts::{Exit, Facts, Observer, Trouble};
 use super::lines::Lines;
 use super::process::{Message, Process};
 use super::stream::Parser;
@@ -56,6 +56,17 @@ impl Report {
         let lines: Vec<&str> = self.stderr.lines().filter(|it| !it.trim().is_empty()).collect();
         let last = &lines[lines.len().saturating_sub(LAST_WORDS)..];
         Some(last.join("\n")).filter(|it| !it.is_empty())
+    }
+
+    /// What is known of a failure besides its name: how the process ended, and its last words.
+    pub fn why_failed(&self) -> String {
+        let exit = match self.facts.exit {
+            Some(Exit::Code(code)) if code != 0 => format!(" (exit code {code})"),
+            Some(Exit::Signal(signal)) => format!(" (signal {signal})"),
+            _ => String::new(),
+        };
+        let words = self.last_words().map_or(String::new(), |it| format!("\n{it}"));
+        exit + &words
     }
 }
 
@@ -125,6 +136,24 @@ pub fn converse(
     listener: &mut dyn Listener,
 ) -> Result<Report> {
     attend(invocation, Some(Parser::new()), limits, mailbox, log, listener)
+}
+
+/// The same for a program that may print plain text instead of events: that is what it says, and it went
+/// well if the program says so by its exit code.
+pub fn converse_in_text(
+    invocation: &Invocation,
+    limits: Limits,
+    mailbox: &Mailbox,
+    log: &mut dyn Write,
+    listener: &mut dyn Listener,
+) -> Result<Report> {
+    let mut report = attend(invocation, Some(Parser::of_text()), limits, mailbox, log, listener)?;
+    let facts = &mut report.facts;
+    if facts.trouble == Some(Trouble::NoResult) && facts.exit == Some(Exit::Code(0)) {
+        facts.trouble = None;
+        facts.result = Some(facts.answer.clone());
+    }
+    Ok(report)
 }
 
 /// Runs a program that is no agent to its end. Its output goes to `output` and is not read as events,
@@ -232,7 +261,18 @@ impl Session {
                 None => listener.caught_up(),
             }
         }
+        self.log_errors(log);
         self.finish(exit, listener)
+    }
+
+    /// Adds what was said on stderr to the log, each line marked: none is of the stream.
+    fn log_errors(&mut self, log: &mut dyn Write) {
+        if self.parser.is_none() {
+            return;
+        }
+        for line in self.process.stderr().lines() {
+            self.logged &= writeln!(log, "stderr: {line}").is_ok();
+        }
     }
 
     /// The next input; none when it is time to look at the clock.

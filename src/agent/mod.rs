@@ -22,6 +22,7 @@ pub mod log;
 mod mirror;
 mod opening;
 mod process;
+mod program;
 mod pty;
 pub mod sandbox;
 mod scratch;
@@ -38,7 +39,7 @@ mod wire;
 pub use claude::{
     ATTEMPT_VARIABLE, AttemptContext, Invocation, Permission, Session, Stdin, session_path,
 };
-pub use converse::{Input, Listener, Mailbox, Report, converse, execute};
+pub use converse::{Input, Listener, Mailbox, Report, converse, converse_in_text, execute};
 pub use descendants::end_marked;
 pub use facts::{Exit, Facts, Observer, Trouble};
 pub use foreground::{HandedBack, hand_over};
@@ -47,6 +48,7 @@ pub use lines::Lines;
 pub use mirror::NoTerminal;
 pub use opening::{open_in_pty, open_with};
 pub use process::{ProgramNotFound, find_program, knows_hooks};
+pub use program::Program;
 pub use pty::{PtyOptions, converse_in_pty};
 pub use scratch::Scratch;
 pub use stream::Parser;

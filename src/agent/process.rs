@@ -15,6 +15,7 @@ use anyhow::{Context, Result};
 
 use super::claude::Invocation;
 use super::facts::Exit;
+use super::program::Program;
 use super::supervisor::{Order, SUPERVISE, arguments};
 
 /// How much is read at a time.
@@ -57,7 +58,7 @@ impl std::error::Error for ProgramNotFound {}
 impl ProgramNotFound {
     /// What to do about it.
     pub const HINT: &str = "install Claude Code with `npm install -g @anthropic-ai/claude-code`, \
-         or name another program with --agent, RALPH_COMMAND or agent.command";
+         or name another program with --agent, RALPH_AGENT_COMMAND or agent.command";
 }
 
 /// A running agent and its supervisor.
@@ -189,9 +190,12 @@ pub(super) fn exit_of(status: ExitStatus) -> Exit {
 }
 
 /// Whether a program is one that tells what it does by hooks. Others are only looked at.
-pub fn knows_hooks(program: &OsStr) -> bool {
-    let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
-    name.contains("claude")
+pub fn knows_hooks(program: &Program) -> bool {
+    let is_claude = |word: &OsString| {
+        let name = Path::new(word).file_name().unwrap_or_default().to_string_lossy();
+        name.contains("claude")
+    };
+    is_claude(&program.name) || program.arguments.iter().any(is_claude)
 }
 
 /// The file that a program name means, as a shell in `directory` would find it.

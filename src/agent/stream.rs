@@ -14,6 +14,8 @@ use crate::lenient::{Number, Object, read_json};
 /// Reads the lines of one session, in order.
 #[derive(Debug, Default)]
 pub struct Parser {
+    /// Whether a line that is not of the stream is something the agent says.
+    takes_text: bool,
     agent: Pieces,
     subagent: Pieces,
     /// The hash of the last text block of the agent itself.
@@ -35,8 +37,23 @@ impl Parser {
         Parser::default()
     }
 
+    /// A parser for a program that may print plain text: each line that is not of the stream is a text.
+    pub fn of_text() -> Parser {
+        Parser { takes_text: true, ..Parser::default() }
+    }
+
     /// Hands the events of a line to `emit`; false if it is not a line of the stream.
     pub fn parse(&mut self, line: &[u8], emit: &mut dyn FnMut(AgentEvent<'_>)) -> bool {
+        let is_event = self.parse_event(line, emit);
+        if !is_event && self.takes_text {
+            let text = format!("{}\n", String::from_utf8_lossy(line).trim_end());
+            let (from, model) = (Speaker::Agent, Cow::Borrowed(""));
+            emit(AgentEvent::Text { from, text: text.into(), seen: 0, model });
+        }
+        is_event
+    }
+
+    fn parse_event(&mut self, line: &[u8], emit: &mut dyn FnMut(AgentEvent<'_>)) -> bool {
         let line = line.trim_ascii();
         if !line.starts_with(b"{") {
             return false;

@@ -19,7 +19,7 @@ pub(super) struct Cli {
     #[arg(long, global = true, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
 
-    /// The program to start as agent, instead of claude
+    /// The program to start as agent, instead of claude; a command line is split like a shell does
     #[arg(long, global = true, value_name = "PROGRAM")]
     pub(super) agent: Option<String>,
 
@@ -218,7 +218,7 @@ pub(super) struct LoopArgs {
     /// Push new commits after each iteration, or do not
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(super) auto_push: Option<bool>,
-    /// The program to start instead of claude
+    /// A program to start in place of the agent, without arguments and with the prompt on stdin
     #[arg(long, value_name = "PROGRAM")]
     pub(super) command: Option<String>,
     /// The image for the docker sandbox

@@ -14,7 +14,7 @@ use super::session::absolute;
 use super::setup::Setup;
 use super::stdout::{Printed, is_broken_pipe};
 use crate::agent::sandbox::{Cage, Here, choose};
-use crate::agent::{self, Mailbox};
+use crate::agent::{self, Mailbox, Program};
 use crate::engine::{
     AgentPlan, Clock, Finished, Places, RunEnd, TerminalPlan, TreeHeld, TreeLock, forward_signals,
 };
@@ -56,9 +56,11 @@ pub(super) fn agent_plan(
     show: &ShowArgs,
     setup: &Setup,
 ) -> Result<AgentPlan> {
+    let path = setup.session_path()?;
     Ok(AgentPlan {
-        program: settings.agent.command.clone().into(),
-        path: setup.session_path()?,
+        program: Program::parse(&settings.agent.command, &path, &places.root)?,
+        plain: false,
+        path,
         cage: cage(settings, places, sandbox, setup)?,
         allowed_tools: settings.agent.allowed_tools.clone(),
         background_tasks: settings.agent.background_tasks,

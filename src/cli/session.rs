@@ -10,8 +10,8 @@ use rustix::process::geteuid;
 use super::exit::Exit;
 use super::setup::Setup;
 use crate::agent::{
-    self, EndedBy, Invocation, Listener, Mailbox, Permission, ProgramNotFound, Report, Scratch,
-    Session,
+    self, EndedBy, Invocation, Listener, Mailbox, Permission, Program, ProgramNotFound, Report,
+    Scratch, Session,
 };
 use crate::engine::forward_signals;
 use crate::event::AgentEvent;
@@ -31,13 +31,14 @@ impl Conversation {
     pub(super) fn new(setup: &Setup, system: &str, model: Option<String>) -> Result<Conversation> {
         let settings = setup.settings()?.settings;
         let scratch = Scratch::new(&setup.temporary())?;
+        let (path, project) = (setup.session_path()?, setup.project()?);
         let session = Session {
-            program: settings.agent.command.clone().into(),
-            directory: setup.project()?.root().to_owned(),
+            program: Program::parse(&settings.agent.command, &path, project.root())?,
+            directory: project.root().to_owned(),
             system_prompt: Some(scratch.write("system.md", system)?),
             scratch: Some(scratch.path().to_owned()),
             model,
-            path: setup.session_path()?,
+            path,
             database: Some(absolute(&setup.database_path()?)?),
             attempt: None,
             iteration: None,

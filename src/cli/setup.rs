@@ -73,6 +73,11 @@ impl Setup {
         Setup { environment: Environment::process(), config, agent, clock }
     }
 
+    /// Whether the command line names an agent.
+    pub(super) fn names_agent(&self) -> bool {
+        self.agent.is_some()
+    }
+
     /// The time, from now on.
     pub(super) fn clock(&self) -> Clock {
         (self.clock)()

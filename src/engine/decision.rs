@@ -7,7 +7,7 @@ use super::judge::{Judgement, Verdict};
 use super::limits::{Reaction, react};
 use super::verify::Checked;
 use super::{Engine, Reached, RunEnd};
-use crate::agent::{Exit, Report, Trouble};
+use crate::agent::{Report, Trouble};
 use crate::dag::{Outcome, Verification};
 use crate::prompt::sigils::Promise;
 use crate::store::Surroundings;
@@ -127,13 +127,7 @@ impl Engine<'_> {
             Reaction::GiveUp => limited.then(Then::End(RunEnd::Refused(trouble))),
             Reaction::Blame => {
                 self.refusals = 0;
-                let words = report.last_words().map_or(String::new(), |it| format!("\n{it}"));
-                let exit = match report.facts.exit {
-                    Some(Exit::Code(code)) if code != 0 => format!(" (exit code {code})"),
-                    Some(Exit::Signal(signal)) => format!(" (signal {signal})"),
-                    _ => String::new(),
-                };
-                Decision::new(Outcome::Failed, format!("{reason}{exit}{words}"))
+                Decision::new(Outcome::Failed, format!("{reason}{}", report.why_failed()))
             }
         }
     }

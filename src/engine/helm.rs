@@ -16,7 +16,8 @@ use super::relay::Relay;
 use super::stop::{Bounds, Used};
 use crate::agent::sandbox::{Held, Stance};
 use crate::agent::{
-    self, Invocation, Listener, Mailbox, NoTerminal, PtyOptions, Report, Scratch, Session, Trouble,
+    self, Invocation, Listener, Mailbox, NoTerminal, PtyOptions, Report, Scratch, Session, Stdin,
+    Trouble,
 };
 use crate::dag::RunId;
 use crate::event::{Activity, AgentEvent, Event, LimitWait, Problem, Stamped, View};
@@ -196,8 +197,13 @@ impl<'a> Helm<'a> {
     ) -> Result<Option<Report>> {
         let Some(TerminalPlan { interactive, idle }) = self.agent.terminal else { return Ok(None) };
         let permission = self.agent.permission();
-        let (invocation, hooks) =
-            agent::open_in_pty(session, prompt, &permission, interactive, scratch)?;
+        let (invocation, hooks) = if self.agent.plain {
+            let prompt = scratch.write("prompt.md", prompt)?;
+            (Invocation { stdin: Stdin::Nothing, ..session.plain(prompt) }, None)
+        } else {
+            let opened = agent::open_in_pty(session, prompt, &permission, interactive, scratch)?;
+            (opened.0, Some(opened.1))
+        };
         let held = self.hold(invocation, Stance::AtTheTerminal)?;
         let options = PtyOptions {
             interactive,
@@ -205,7 +211,7 @@ impl<'a> Helm<'a> {
             turn_grace: PtyOptions::TURN_GRACE,
             deadline: self.time_left().map(|left| Instant::now() + left),
         };
-        let hooks = agent::knows_hooks(&self.agent.program).then_some(&hooks);
+        let hooks = hooks.as_ref().filter(|_| agent::knows_hooks(&self.agent.program));
         let shown = agent::converse_in_pty(
             &held.invocation,
             hooks,
@@ -240,8 +246,9 @@ impl<'a> Helm<'a> {
         };
         let held = self.hold(invocation, stance)?;
         let (limits, mailbox) = (self.agent.limits(self.time_left()), self.mailbox);
+        let converse = if self.agent.plain { agent::converse_in_text } else { agent::converse };
         let report = self.listening(activity, |listener| {
-            agent::converse(&held.invocation, limits, mailbox, log, listener)
+            converse(&held.invocation, limits, mailbox, log, listener)
         })?;
         self.used.cost += report.facts.cost_usd;
         Ok(report)

@@ -20,7 +20,7 @@ use super::stop::{Bounds, Reached};
 use super::totals::Totals;
 use super::{Finished, RunEnd};
 use crate::agent::sandbox::Stance;
-use crate::agent::{self, EndedBy, Facts, Mailbox, Scratch, Session, Trouble};
+use crate::agent::{self, EndedBy, Facts, Invocation, Mailbox, Scratch, Session, Stdin, Trouble};
 use crate::dag::{Outcome, RunId};
 use crate::event::{
     Activity, Diff, Event, IterationEnd, IterationStart, Mode, Progress, RunCommand, Start, Stats,
@@ -254,9 +254,15 @@ impl Plain<'_> {
 
     /// Leaves the terminal to the agent; what it says is between it and the person.
     fn hand_over(&mut self, prompt: &str, scratch: &Scratch) -> Result<Iteration> {
-        let (session, opening) = agent::open_with(&self.session(scratch), prompt, scratch)?;
+        let session = self.session(scratch);
         self.tell_start("");
-        let invocation = session.conversation(&opening, &self.plan.agent.permission());
+        let invocation = if self.plan.agent.plain {
+            let prompt = scratch.write("prompt.md", prompt)?;
+            Invocation { stdin: Stdin::Nothing, ..session.plain(prompt) }
+        } else {
+            let (session, opening) = agent::open_with(&session, prompt, scratch)?;
+            session.conversation(&opening, &self.plan.agent.permission())
+        };
         let held = self.helm.hold(invocation, Stance::AtTheTerminal)?;
         let back = {
             let ding = self.plan.places.root.join(DING);
@@ -290,10 +296,15 @@ impl Plain<'_> {
             Some(report) => report,
             None => {
                 let message = scratch.write("prompt.md", prompt)?;
-                let invocation = session.work(message, &self.plan.agent.permission());
+                let invocation = if self.plan.agent.plain {
+                    session.plain(message)
+                } else {
+                    session.work(message, &self.plan.agent.permission())
+                };
                 self.helm.converse(invocation, &mut log, Activity::Working)?
             }
         };
+        let why = report.why_failed();
         let facts = report.facts;
         self.totals.input_tokens += facts.input_tokens;
         self.totals.output_tokens += facts.output_tokens;
@@ -318,13 +329,13 @@ impl Plain<'_> {
                 iteration.outcome = Outcome::Limited;
                 iteration.end = Some(RunEnd::Limit(Reached::Cost));
             }
-            (_, Some(trouble)) => self.refused(&mut iteration, trouble),
+            (_, Some(trouble)) => self.refused(&mut iteration, trouble, &why),
             (_, None) => self.refusals = 0,
         }
         Ok(iteration)
     }
 
-    fn refused(&mut self, iteration: &mut Iteration, trouble: Trouble) {
+    fn refused(&mut self, iteration: &mut Iteration, trouble: Trouble, why: &str) {
         self.refusals += 1;
         iteration.reason = Some(trouble.to_string());
         iteration.outcome = Outcome::Limited;
@@ -336,6 +347,7 @@ impl Plain<'_> {
             Reaction::Blame => {
                 self.refusals = 0;
                 iteration.outcome = Outcome::Failed;
+                iteration.reason = Some(format!("{trouble}{why}"));
             }
         }
     }

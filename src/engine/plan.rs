@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::model::Strategy;
 use super::stop::Bounds;
 use crate::agent::sandbox::Cage;
-use crate::agent::{AttemptContext, Limits, Permission, Session};
+use crate::agent::{AttemptContext, Limits, Permission, Program, Session};
 use crate::event::Mode;
 use crate::store::Target;
 
@@ -53,7 +53,10 @@ pub struct VerifyPlan {
 #[derive(Debug, Clone)]
 pub struct AgentPlan {
     /// The program.
-    pub program: OsString,
+    pub program: Program,
+    /// It is no agent that we know: it is called without arguments of ours, reads its prompt from stdin, and
+    /// may print plain text.
+    pub plain: bool,
     /// Its `PATH`.
     pub path: OsString,
     /// What holds it.

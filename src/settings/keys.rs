@@ -17,7 +17,7 @@ pub(super) static KEYS: &[Key] = &[
     key("auto_push", Bool, "false"),
     key("git_stats", Bool, "true"),
     unset("log_dir", Text),
-    key("agent.command", Text, "claude").alias("RALPH_COMMAND"),
+    key("agent.command", Text, "claude"),
     key("agent.background_tasks", Bool, "false"),
     key(
         "agent.allowed_tools",
@@ -41,6 +41,7 @@ pub(super) static KEYS: &[Key] = &[
     key("sandbox.deny_read", List, ""),
     key("sandbox.template", Text, "ralph-sandbox:latest").alias("RALPH_TEMPLATE"),
     unset("notify.command", Text),
+    unset("loop.command", Text).alias("RALPH_COMMAND"),
     key("loop.max_iterations", Whole(1), "100").alias("RALPH_MAX_ITERATIONS"),
     key("loop.pause_secs", Whole(0), "2"),
 ];

@@ -116,6 +116,7 @@ fn every_key_reaches_its_setting() {
         [notify]
         command = "n"
         [loop]
+        command = "c"
         max_iterations = 7
         pause_secs = 0
     "#;
@@ -188,6 +189,9 @@ fn every_key_reaches_its_setting() {
             ),
         },
         plain_loop: LoopSettings {
+            command: Some(
+                "c",
+            ),
             max_iterations: 7,
             pause: 0ns,
         },
@@ -259,7 +263,8 @@ fn a_variable_sets_its_key() {
     fn check(variables: &[(&str, &str)], key: &str, expected: &str) {
         assert_eq!(show(&load(b"", variables, &[]).unwrap(), key), expected);
     }
-    check(&[("RALPH_COMMAND", "a")], "agent.command", r#""a" (environment RALPH_COMMAND)"#);
+    check(&[("RALPH_COMMAND", "a")], "loop.command", r#""a" (environment RALPH_COMMAND)"#);
+    check(&[("RALPH_COMMAND", "a")], "agent.command", r#""claude" (default)"#);
     check(&[("RALPH_TEMPLATE", "t")], "sandbox.template", r#""t" (environment RALPH_TEMPLATE)"#);
     check(
         &[("RALPH_MAX_ITERATIONS", " 5 ")],
@@ -271,9 +276,9 @@ fn a_variable_sets_its_key() {
         check(&[("RALPH_VERIFY", word)], "verify.agent", &expected);
     }
     check(
-        &[("RALPH_AGENT_COMMAND", "own"), ("RALPH_COMMAND", "alias")],
-        "agent.command",
-        r#""own" (environment RALPH_AGENT_COMMAND)"#,
+        &[("RALPH_LOOP_COMMAND", "own"), ("RALPH_COMMAND", "alias")],
+        "loop.command",
+        r#""own" (environment RALPH_LOOP_COMMAND)"#,
     );
     check(&[("RALPH_AGENT_COMMAND", "")], "agent.command", r#""claude" (default)"#);
     check(

@@ -15,7 +15,7 @@ use std::{env, thread};
 use anyhow::{Context, Result, anyhow};
 use ralph::agent::sandbox::{self, Here, Places, Policy, Sandbox};
 use ralph::agent::{
-    Exit, Input, Invocation, Limits, Listener, Mailbox, Request, Stdin, backstage, converse,
+    Exit, Input, Invocation, Limits, Listener, Mailbox, Request, Stdin, backstage, execute,
 };
 use ralph::event::AgentEvent;
 use ralph::settings::{Backend, Network, SandboxSettings, Settings};
@@ -121,7 +121,7 @@ fn run(invocation: &Invocation) -> Result<ExitCode> {
         exit_grace: Duration::from_secs(10),
         deadline: None,
     };
-    let report = converse(invocation, limits, &mailbox, &mut Flushing, &mut Deaf)?;
+    let report = execute(invocation, limits, &mailbox, &mut Flushing, &mut Deaf)?;
     write!(io::stderr(), "{}", report.stderr)?;
     Ok(match report.facts.exit {
         Some(Exit::Code(code)) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),

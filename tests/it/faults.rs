@@ -309,7 +309,7 @@ fn a_run_that_cannot_print_does_not_pass_for_one_that_is_done() {
     ] {
         let mut shell = project.command("sh");
         shell.args(["-c", r#"exec "$0" "$@" >/dev/full"#, RALPH]).args(arguments);
-        shell.env("RALPH_COMMAND", FAKE_CLAUDE).env("FAKE_CLAUDE", "done");
+        shell.env("RALPH_AGENT_COMMAND", FAKE_CLAUDE).env("FAKE_CLAUDE", "done");
         shell.env("RALPH_SANDBOX_BACKEND", "none");
         insta::allow_duplicates! {
             insta::assert_snapshot!(project.run(shell, None).fails(1), @"error: can't print: No space left on device (os error 28)");

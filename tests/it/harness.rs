@@ -169,7 +169,7 @@ impl Project {
         arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
     ) -> Command {
         let mut command = self.ralph_command(arguments);
-        command.env("RALPH_COMMAND", FAKE_CLAUDE).env("FAKE_CLAUDE", script);
+        command.env("RALPH_AGENT_COMMAND", FAKE_CLAUDE).env("FAKE_CLAUDE", script);
         // What holds a session has tests of its own.
         command.env("RALPH_SANDBOX_BACKEND", "none");
         command

@@ -201,7 +201,7 @@ fn a_name_that_can_not_be_one_is_refused() {
 fn a_missing_agent_is_said_and_leaves_nothing() {
     let project = Project::new();
     let mut command = spec(&project, "");
-    command.env("RALPH_COMMAND", "no-such-claude");
+    command.env("RALPH_AGENT_COMMAND", "no-such-claude");
     let (code, screen) = finish(&project, &command);
     assert_eq!(code, 1, "{screen}");
     assert!(screen.contains("error: the agent `no-such-claude` was not found"), "{screen}");

@@ -2,13 +2,15 @@
 #![cfg(target_os = "linux")]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::harness::{DEADLINE, Output, Project, wait_until};
+use crate::harness::{DEADLINE, FAKE_CLAUDE, Output, Project, wait_until};
 use crate::terminal::Terminal;
 
 /// A directory with a prompt and a repository, but no `ralph init`.
@@ -345,6 +347,97 @@ fn an_agent_that_is_not_there_is_an_error() {
     let project = bare();
     let output = run(&project, &[""], &["-a", "1", "--command", "no-such-claude"]);
     assert!(output.fails(1).contains("the agent `no-such-claude` was not found"));
+}
+
+/// An executable script in the project's own directory for programs.
+fn program(project: &Project, name: &str, script: &str) -> PathBuf {
+    let directory = project.base().join("bin");
+    fs::create_dir_all(&directory).unwrap();
+    let path = directory.join(name);
+    fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+/// Runs the loop with a program of ours in place of the scripted agent.
+fn run_program(project: &Project, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    let mut command = project.ralph_command(["loop"].iter().chain(arguments));
+    command.env("RALPH_SANDBOX_BACKEND", "none").env("RALPH_LOOP_PAUSE_SECS", "0");
+    command.envs(variables.iter().copied());
+    let output = project.run(command, None);
+    project.assert_nothing_left();
+    output
+}
+
+#[test]
+fn a_command_gets_the_prompt_on_stdin_and_no_arguments_and_may_print_plain_text() {
+    let project = bare();
+    let got = project.base().join("got");
+    let plain = program(
+        &project,
+        "plain",
+        &format!(
+            "echo \"$#:$(cat):$(cat $RALPH_PROMPT_FILE)\" >> {}; echo Hello there.; echo; echo LOOP_COMPLETE",
+            got.display()
+        ),
+    );
+    let plain = plain.to_str().unwrap();
+    let output = run_program(&project, &["-a", "3", "--command", plain], &[]);
+    assert_code(&output, 0);
+    let shown = output.stdout();
+    assert!(shown.contains("Hello there.\n\nLOOP_COMPLETE\n"), "{shown}");
+    let output = run_program(&project, &["-a", "3"], &[("RALPH_COMMAND", plain)]);
+    assert_code(&output, 0);
+    let once = "0:Do the next thing.:Do the next thing.\n";
+    assert_eq!(fs::read_to_string(got).unwrap(), once.repeat(2));
+
+    let stream = program(
+        &project,
+        "stream",
+        r#"echo '{"type":"result","subtype":"success","is_error":false,"result":"LOOP_COMPLETE"}'"#,
+    );
+    let output = run_program(&project, &["-a", "3", "--command", stream.to_str().unwrap()], &[]);
+    assert_code(&output, 0);
+    assert!(!output.stdout().contains("{"), "{output:?}");
+    let both = ["-a", "--command", plain, "--agent", "claude"];
+    assert!(run_program(&project, &both, &[]).fails(2).contains("two programs"));
+}
+
+#[test]
+fn an_agent_may_be_a_command_line_or_a_path_with_blanks() {
+    let project = bare();
+    let fake = format!("env FAKE_CLAUDE='touch .ralph-complete' {FAKE_CLAUDE}");
+    assert_code(&run_program(&project, &["-a", "--agent", &fake], &[]), 0);
+    assert_code(&run_program(&project, &["-a"], &[("RALPH_AGENT_COMMAND", &fake)]), 0);
+    let doctor = project.ralph(["doctor", "--agent", &fake]);
+    assert!(doctor.stdout().contains("/env\n"), "{doctor:?}");
+    let blanks = program(&project, "my agent", &format!("exec {fake} \"$@\""));
+    assert_code(&run_program(&project, &["-a", "--agent", blanks.to_str().unwrap()], &[]), 0);
+    let said = run_program(&project, &["-a", "--agent", "claude 'x"], &[]).fails(1);
+    assert!(said.contains("has a quote that is not closed"), "{said}");
+}
+
+#[test]
+fn what_an_agent_says_on_stderr_is_in_the_log_and_in_the_reason_of_a_failure() {
+    let project = bare();
+    let fails = program(&project, "fails", "echo one >&2; echo OOPS >&2; exit 7");
+    let output = run_program(&project, &["-a", "--agent", fails.to_str().unwrap()], &[]);
+    assert_code(&output, 3);
+    let shown = output.stdout();
+    assert!(shown.contains("ended without a result (exit code 7)\n   one\n   OOPS\n"), "{shown}");
+
+    let warns = program(&project, "warns", "echo careful >&2; echo fine");
+    let output = run_program(
+        &project,
+        &["-a", "--command", warns.to_str().unwrap(), "--format", "jsonl"],
+        &[],
+    );
+    let ends: Vec<Value> =
+        output.stdout().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let end = ends.iter().find(|it| it["type"] == "iteration_end").unwrap();
+    assert_eq!(end["outcome"], "done");
+    let log = fs::read_to_string(end["log"].as_str().unwrap()).unwrap();
+    assert_eq!(log, "fine\nstderr: careful\n");
 }
 
 #[test]

@@ -848,7 +848,7 @@ fn without_a_repository_everything_else_works() {
 fn an_agent_that_is_not_there_is_said_and_releases_the_task() {
     let (project, task) = one_task();
     let mut command = project.ralph_command(["run"]);
-    command.env("RALPH_COMMAND", "no-such-claude");
+    command.env("RALPH_AGENT_COMMAND", "no-such-claude");
     let said = finish(&project, command).fails(1);
     assert!(said.contains("the agent `no-such-claude` was not found"), "{said}");
     assert!(said.contains("hint: install Claude Code"), "{said}");

@@ -528,7 +528,7 @@ fn a_missing_agent_is_still_said_to_be_missing() {
         let project = Project::new();
         project.add(["Do it"]);
         let mut command = project.ralph_command(["run", "--sandbox", backend]);
-        command.env("RALPH_COMMAND", "no-such-claude");
+        command.env("RALPH_AGENT_COMMAND", "no-such-claude");
         let said = project.run(command, None).fails(1);
         assert!(said.contains("the agent `no-such-claude` was not found"), "{said}");
     }
@@ -556,6 +556,8 @@ fn docker_has_a_terminal_of_nobodys_and_the_prompt_by_name() {
         ["run", "--no-verify", "--sandbox", "docker"],
     );
     command.env("PATH", format!("{}:/usr/bin:/bin", bin.display()));
+    // The one in the image is used: this machine needs none.
+    command.env("RALPH_AGENT_COMMAND", "no-such-claude");
     let output = project.run(command, None);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(output.stdout().contains("sandbox  docker"), "{output:?}");

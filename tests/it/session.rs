@@ -467,7 +467,7 @@ fn a_program_that_is_not_there_is_named_with_a_way_to_get_it() {
     assert_eq!((status.code(), lines.len()), (Some(1), 0));
     insta::assert_snapshot!(stderr, @"
     error: the agent `no-such-program` was not found
-    hint: install Claude Code with `npm install -g @anthropic-ai/claude-code`, or name another program with --agent, RALPH_COMMAND or agent.command
+    hint: install Claude Code with `npm install -g @anthropic-ai/claude-code`, or name another program with --agent, RALPH_AGENT_COMMAND or agent.command
     ");
 }
 

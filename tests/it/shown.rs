@@ -91,7 +91,7 @@ fn a_verdict_on_the_screen_of_a_program_without_hooks_is_read_as_a_terminal_show
     std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o755);
     fs::set_permissions(&program, permissions).unwrap();
     let mut command = run_command(&project, &[""], &["--observe"]);
-    command.env("RALPH_COMMAND", &program);
+    command.env("RALPH_AGENT_COMMAND", &program);
     let mut terminal = Terminal::start(&command);
     finish(&project, &mut terminal, 0);
     assert_eq!(outcome(&project, &task), "done");

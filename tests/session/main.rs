@@ -159,7 +159,7 @@ impl Options {
         let path = env::var_os("PATH").unwrap_or_default();
         let places = self.ralph.iter().cloned().chain(env::split_paths(&path));
         Ok(Session {
-            program: program.clone(),
+            program: program.clone().into(),
             directory: env::current_dir()?,
             system_prompt: Some("/dev/null".into()),
             scratch: None,

@@ -73,7 +73,7 @@ impl Case {
         };
         let mut command = project.ralph_playing(scripts, ["run", "--no-verify"]);
         if self == Case::Memory {
-            command.env("RALPH_COMMAND", glutton(&project)?);
+            command.env("RALPH_AGENT_COMMAND", glutton(&project)?);
         }
         let run = project.start(command);
         if self != Case::Memory {

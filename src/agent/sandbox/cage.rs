@@ -66,12 +66,14 @@ impl Cage {
             let _placeholders = Placeholders::default();
             return Ok(Held { invocation, links: Vec::new(), _placeholders });
         };
-        // Inside, nobody could tell that it is not there.
-        let path = invocation.variables.iter().find(|(name, _)| *name == "PATH");
-        let path = path.map(|(_, value)| value.clone()).unwrap_or_default();
-        let program = find_program(&invocation.program, &path, &invocation.directory)
-            .ok_or_else(|| ProgramNotFound { program: invocation.program.clone() })?;
-        invocation.program = program.into();
+        // Inside, nobody could tell that it is not there. A machine of its own has its own agent.
+        if !sandbox.has_its_own_agent() {
+            let path = invocation.variables.iter().find(|(name, _)| *name == "PATH");
+            let path = path.map(|(_, value)| value.clone()).unwrap_or_default();
+            let program = find_program(&invocation.program, &path, &invocation.directory)
+                .ok_or_else(|| ProgramNotFound { program: invocation.program.clone() })?;
+            invocation.program = program.into();
+        }
         let places = Places {
             project: &invocation.directory,
             home: &self.home,

@@ -90,6 +90,11 @@ impl Sandbox {
         }
     }
 
+    /// Whether the agent that is started is not the one of this machine.
+    pub fn has_its_own_agent(&self) -> bool {
+        matches!(self, Sandbox::Docker { .. })
+    }
+
     /// What to start so that `invocation` runs in the sandbox.
     pub fn wrap(&self, policy: &Policy, invocation: Invocation) -> Invocation {
         let invocation = told(policy, invocation);

@@ -8,7 +8,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use crate::agent::sandbox::{Choice, Here, choose};
-use crate::agent::{ProgramNotFound, find_program};
+use crate::agent::{Program, ProgramNotFound, find_program};
 use crate::cli::exit::Exit;
 use crate::cli::setup::{Setup, take_back};
 use crate::hint::hint_of;
@@ -157,10 +157,16 @@ fn check_agent(setup: &Setup) -> Check {
         Ok(loaded) => loaded.settings.agent.command,
         Err(_) => "claude".to_owned(),
     };
-    match find(setup, &command) {
+    let path = setup.environment.var("PATH").unwrap_or_default();
+    let here = setup.directory().unwrap_or_default();
+    let program = match Program::parse(&command, &path, &here) {
+        Ok(program) => program.name.to_string_lossy().into_owned(),
+        Err(error) => return Check::failed("agent", &error),
+    };
+    match find(setup, &program) {
         Some(path) => Check::ok("agent", path),
         None => {
-            Check::warning("agent", format!("`{command}` was not found"), ProgramNotFound::HINT)
+            Check::warning("agent", format!("`{program}` was not found"), ProgramNotFound::HINT)
         }
     }
 }

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 
+use crate::agent::Program;
+use crate::agent::sandbox::Sandbox;
 use crate::cli::args::{LoopArgs, RunFormat};
 use crate::cli::exit::Exit;
 use crate::cli::running::{Audience, agent_plan, places, pty_flags, sandbox_flags, take_tree};
@@ -26,6 +28,15 @@ pub(super) fn run(args: &LoopArgs, setup: &Setup) -> Result<Exit> {
     let checklist = args.plan.as_deref().map(|plan| checklist(&here.join(plan))).transpose()?;
     let prompt = prompt(args, asked.prompt, &settings, &here)?;
     check_prompt(&prompt, &places, checklist.is_some())?;
+    let mut agent = agent_plan(&settings, &places, &args.sandbox, &args.show, setup)?;
+    if let Some(command) = plain_command(args, &settings, setup)? {
+        if agent.cage.choice.sandbox.as_ref().is_some_and(Sandbox::has_its_own_agent) {
+            let message = "the docker sandbox has its own agent, and can't start a --command";
+            return Err(anyhow!(WrongUsage(message.to_owned()))).hint("choose another sandbox");
+        }
+        agent.program = Program::parse(&command, &agent.path, &places.root)?;
+        agent.plain = true;
+    }
     let plan = LoopPlan {
         prompt,
         loop_id: args.loop_id.clone(),
@@ -40,7 +51,7 @@ pub(super) fn run(args: &LoopArgs, setup: &Setup) -> Result<Exit> {
             time: settings.run.max_time,
             cost: settings.run.max_cost,
         },
-        agent: agent_plan(&settings, &places, &args.sandbox, &args.show, setup)?,
+        agent,
         places: places.clone(),
         ring,
     };
@@ -69,7 +80,7 @@ fn flags(args: &LoopArgs) -> Vec<Flag> {
     add(args.max_cost.map(|it| Flag::new("--max-cost", "run.max_cost", it)));
     add(args.model.as_deref().map(|it| Flag::new("--model", "run.model", it)));
     add(args.auto_push.map(|it| Flag::new("--auto-push", "auto_push", it)));
-    add(args.command.as_deref().map(|it| Flag::new("--command", "agent.command", it)));
+    add(args.command.as_deref().map(|it| Flag::new("--command", "loop.command", it)));
     add(args.template.as_deref().map(|it| Flag::new("--template", "sandbox.template", it)));
     flags
 }
@@ -181,6 +192,16 @@ fn iterations(asked: u32, settings: &Settings, setup: &Setup) -> u32 {
         setup.say(&format!("warning: iterations limited to {most} by --max-iterations"));
     }
     asked.min(most)
+}
+
+/// The program in place of the agent, if there is to be one. An agent that is named on the command line wins
+/// over the settings.
+fn plain_command(args: &LoopArgs, settings: &Settings, setup: &Setup) -> Result<Option<String>> {
+    if args.command.is_some() && setup.names_agent() {
+        let message = "--agent and --command name two programs".to_owned();
+        return Err(anyhow!(WrongUsage(message))).hint("leave out one of them");
+    }
+    Ok(settings.plain_loop.command.clone().filter(|_| !setup.names_agent()))
 }
 
 /// Whether the agent gets the terminal itself; without one nobody could talk to it.
