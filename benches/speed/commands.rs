@@ -47,7 +47,7 @@ pub(crate) fn times(_: &Scale) -> Result<Vec<Row>> {
 pub(crate) fn memory(_: &Scale) -> Result<Vec<Row>> {
     let (project, some) = realistic()?;
     let some = some.to_string();
-    let limit = Limit::AtMost(Amount::Bytes(8 << 20));
+    let limit = Limit::AtMost(Amount::Bytes(16 << 20));
     let commands: [&[&str]; 10] = [
         &["task", "list"],
         &["task", "list", "--json"],
