@@ -112,8 +112,24 @@ impl Setup {
                 .with_context(|| format!("can't make `{}`", directory.display()))?;
         }
         let mut store = Store::open(&path)?;
-        take_back(&mut store)?;
+        self.take_back(&mut store)?;
         Ok(store)
+    }
+
+    /// Takes back what dead processes have claimed, and ends what is left of them. A session leaves that
+    /// to others: from inside its sandbox it can't tell whether the processes of runs are alive, its own
+    /// run included.
+    pub(super) fn take_back(&self, store: &mut Store) -> Result<Vec<TakenBack>> {
+        if self.environment.attempt_id()?.is_some() {
+            return Ok(Vec::new());
+        }
+        let taken = store.take_back(Holder::life, Timestamp::now())?;
+        // A run that is only silent may be anywhere, or this be a copy of its database: its agents are
+        // not ours to end.
+        for claim in taken.iter().filter(|claim| claim.gone) {
+            agent::end_marked(agent::ATTEMPT_VARIABLE, &claim.attempt.to_string());
+        }
+        Ok(taken)
     }
 
     pub(super) fn settings(&self) -> Result<Loaded> {
@@ -187,17 +203,6 @@ impl Setup {
         }
         Err(anyhow!(Refused::Interview)).hint("run it in a terminal, without pipes")
     }
-}
-
-/// Takes back what dead processes have claimed, and ends what is left of them.
-pub(super) fn take_back(store: &mut Store) -> Result<Vec<TakenBack>> {
-    let taken = store.take_back(Holder::life, Timestamp::now())?;
-    // A run that is only silent may be anywhere, or this be a copy of its database: its agents are
-    // not ours to end.
-    for claim in taken.iter().filter(|claim| claim.gone) {
-        agent::end_marked(agent::ATTEMPT_VARIABLE, &claim.attempt.to_string());
-    }
-    Ok(taken)
 }
 
 /// A text argument: `-` is stdin, `@FILE` a file, anything else itself.

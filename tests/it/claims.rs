@@ -3,10 +3,11 @@
 #![cfg(target_os = "linux")]
 
 use std::process::Command;
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Output, Project, check_rules};
+use crate::harness::{DEADLINE, Output, Project, check_rules, wait_until, working_sandboxes};
 
 /// What a person types in another terminal while a session runs: the session's own environment is not
 /// there.
@@ -190,4 +191,51 @@ fn what_a_session_has_cost_whose_claim_was_taken_back_is_counted() {
     assert_cost(&shown["history"][0]["cost_usd"], 0.5);
     assert_eq!(shown["status"], "done");
     project.assert_nothing_left();
+}
+
+#[test]
+fn a_session_takes_back_no_claim() {
+    let project = Project::new();
+    let task = project.add(["Held"]);
+    let mut worker = project.start(project.worker("hold"));
+    assert_eq!(worker.next_line().as_deref(), Some(&*task));
+    let attempt = project.store().latest_attempts(1).unwrap().remove(0).id.to_string();
+    worker.kill();
+    worker.finish();
+    for arguments in [&["task", "list"][..], &["doctor"]] {
+        let mut command = project.ralph_command(arguments);
+        command.env("RALPH_ATTEMPT_ID", &attempt);
+        project.run(command, None).ok();
+        assert_eq!(project.store().activity().unwrap().open.len(), 1, "{arguments:?}");
+    }
+    project.ralph(["task", "list"]).ok();
+    assert_eq!(project.store().activity().unwrap().open.len(), 0);
+}
+
+#[test]
+fn a_session_in_a_sandbox_keeps_the_claim_of_its_run_after_the_machine_has_slept() {
+    if !working_sandboxes().contains(&"bwrap") {
+        eprintln!("skipped: bwrap does not work here");
+        return;
+    }
+    let project = Project::new();
+    let task = project.add(["Sleepy"]);
+    let (ready, go) = (project.root().join("ready"), project.root().join("go"));
+    let script = format!(
+        "touch {} | wait-file {} | run ralph task log {task} -m awake | done",
+        ready.display(),
+        go.display()
+    );
+    let arguments = ["run", "--no-verify", "--sandbox", "bwrap"];
+    let run = project.start(project.ralph_playing(&[&script], arguments));
+    wait_until(Instant::now() + DEADLINE, || ready.exists().then_some(())).expect("a session");
+    let mut store = project.store();
+    let claim = store.activity().unwrap().open.remove(0);
+    let long_ago = chrono::Utc::now().timestamp() - 3600;
+    let long_ago = ralph::time::Timestamp::from_epoch(long_ago).unwrap();
+    store.heartbeat(claim.run.unwrap(), long_ago).unwrap();
+    std::fs::write(&go, "").unwrap();
+    let (status, lines, said) = run.finish();
+    assert!(status.success(), "{lines:?} {said}");
+    assert_eq!(project.show(&task)["history"][0]["outcome"], "done");
 }

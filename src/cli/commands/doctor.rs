@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::agent::sandbox::{Choice, Here, choose};
 use crate::agent::{Program, ProgramNotFound, find_program};
 use crate::cli::exit::Exit;
-use crate::cli::setup::{Setup, take_back};
+use crate::cli::setup::Setup;
 use crate::hint::hint_of;
 use crate::settings::Backend;
 use crate::store::{self, Store};
@@ -116,13 +116,13 @@ fn check_database(setup: &Setup) -> Vec<Check> {
     if !path.exists() {
         return vec![Check::ok("database", "none yet; the first task makes it")];
     }
-    inspect(&path).unwrap_or_else(|error| match store::explain(&error, &path) {
+    inspect(setup, &path).unwrap_or_else(|error| match store::explain(&error, &path) {
         Some((what, hint)) => vec![Check::error("database", what, Some(hint.to_owned()))],
         None => vec![Check::failed("database", &error)],
     })
 }
 
-fn inspect(path: &Path) -> Result<Vec<Check>> {
+fn inspect(setup: &Setup, path: &Path) -> Result<Vec<Check>> {
     let mut store = Store::open(path)?;
     let mut checks = Vec::new();
     let findings = store.check()?;
@@ -133,7 +133,7 @@ fn inspect(path: &Path) -> Result<Vec<Check>> {
         let hint = finding.hint().to_owned();
         checks.push(Check::error("database", finding.to_string(), Some(hint)));
     }
-    let taken = take_back(&mut store)?;
+    let taken = setup.take_back(&mut store)?;
     if !taken.is_empty() {
         let ids: Vec<String> = taken.iter().map(|claim| claim.task.to_string()).collect();
         checks.push(Check::ok(
