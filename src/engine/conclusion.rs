@@ -3,11 +3,12 @@
 use anyhow::Result;
 
 use super::decision::{Decision, Then};
+use super::git::Salvage;
 use super::iteration::{Attempted, Iteration};
 use super::judge::Judgement;
 use super::{Engine, RunEnd};
 use crate::agent::{Exit, Facts, Scratch};
-use crate::dag::{Outcome, Status};
+use crate::dag::{AttemptId, Outcome, Status};
 use crate::event::{Diff, Event, IterationEnd, Stats};
 use crate::prompt::sigils::Promise;
 use crate::store::{Claim, ClaimLost, Ending, SessionRecord};
@@ -77,7 +78,30 @@ impl Engine<'_> {
             return Ok(None);
         };
         let scratch = Scratch::new(&self.plan.places.temporary)?;
-        Ok(git.salvage(iteration.attempt, scratch.path()))
+        let kept = git.salvage(iteration.attempt, scratch.path());
+        Ok(self.report_salvage(iteration.attempt, kept))
+    }
+
+    /// Warns if what an attempt left behind is not kept, or not all of it; returns where it is kept.
+    pub(super) fn report_salvage(
+        &mut self,
+        attempt: AttemptId,
+        kept: Result<Option<Salvage>>,
+    ) -> Option<String> {
+        let what = format!("what attempt {attempt} has not committed");
+        match kept {
+            Ok(kept) => {
+                let Salvage { reference, missing } = kept?;
+                if let Some(missing) = missing {
+                    self.helm.warn(&format!("{what} is not all kept: {missing}"));
+                }
+                Some(reference)
+            }
+            Err(error) => {
+                self.helm.warn(&format!("{what} can't be kept: {error:#}"));
+                None
+            }
+        }
     }
 
     /// Tells what was committed, and pushes it if that is wanted.

@@ -37,7 +37,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::agent::{Mailbox, Scratch, Trouble};
-use crate::dag::{AttemptId, FeatureId, Outcome, RunId, TaskId};
+use crate::dag::{FeatureId, Outcome, RunId, TaskId};
 use crate::event::{Activity, Event, Idle, Progress, RunCommand, Start, View};
 use crate::store::{NewRun, RunTotals, Store, Surroundings, Target};
 use git::Git;
@@ -61,8 +61,6 @@ pub use totals::Totals;
 
 /// How often it is looked whether others have made something ready.
 const IDLE: Duration = Duration::from_secs(1);
-/// How many attempts are looked at for one that crashed.
-const RECENT: u32 = 20;
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -180,6 +178,7 @@ pub fn run(
             max_iterations: plan.bounds.iterations,
             max_seconds: plan.bounds.time.map(|time| time.as_secs()),
             max_cost: plan.bounds.cost,
+            root: Some(plan.places.root.clone()),
             ..NewRun::new("run")
         },
         now,
@@ -210,9 +209,9 @@ impl<'a> Engine<'a> {
     }
 
     fn go(&mut self) -> Result<RunEnd> {
+        self.tell_beginning()?;
         self.salvage_of_a_crash()?;
         self.head = self.look_at_head();
-        self.tell_beginning()?;
         loop {
             if let Some(end) = self.held_back()? {
                 return Ok(end);
@@ -336,13 +335,14 @@ impl<'a> Engine<'a> {
     /// What a run that was killed has left in the working tree is kept before anybody changes it.
     fn salvage_of_a_crash(&mut self) -> Result<()> {
         let Some(git) = &self.git else { return Ok(()) };
-        // Not only the very last: another run on this database may have gone on elsewhere.
-        let latest = self.store.latest_attempts(RECENT)?.into_iter();
-        let crashed: Option<AttemptId> =
-            latest.filter(|it| it.outcome == Some(Outcome::Crashed)).map(|it| it.id).next();
-        if let Some(attempt) = crashed.filter(|&it| git.salvaged(it).is_none()) {
+        // Another run on this database may have crashed in another working tree: what it left is there.
+        let root = &self.plan.places.root;
+        let last = self.store.last_attempt_in(root, git.is_the_only_tree())?;
+        let Some(last) = last else { return Ok(()) };
+        if last.outcome == Some(Outcome::Crashed) && git.salvaged(last.id).is_none() {
             let scratch = Scratch::new(&self.plan.places.temporary)?;
-            git.salvage(attempt, scratch.path());
+            let kept = git.salvage(last.id, scratch.path());
+            self.report_salvage(last.id, kept);
         }
         Ok(())
     }

@@ -111,7 +111,7 @@ impl Engine<'_> {
     fn state_of_the_tree(&self) -> Result<Option<(Option<String>, Option<String>)>> {
         let Some(git) = &self.git else { return Ok(None) };
         let scratch = Scratch::new(&self.plan.places.temporary)?;
-        Ok(Some((git.head(), git.tree(scratch.path(), &outputs::own()))))
+        Ok(Some((git.head(), git.state(scratch.path(), &outputs::own()).ok())))
     }
 
     fn run_verifier(&mut self, iteration: &mut Iteration, brief: &str) -> Result<Report> {

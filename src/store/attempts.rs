@@ -2,6 +2,7 @@
 //! say how it ended.
 
 use std::fmt;
+use std::path::Path;
 
 use anyhow::{Result, anyhow};
 use rusqlite::{OptionalExtension, Transaction, params};
@@ -9,7 +10,7 @@ use rusqlite::{OptionalExtension, Transaction, params};
 use super::add::random_bits;
 use super::log::log;
 use super::rows::Place;
-use super::runs::{Target, seq_of};
+use super::runs::{Target, seq_of, tree_name};
 use super::verbs::set_status;
 use super::{INSIDE, Store};
 use crate::dag::{
@@ -268,6 +269,19 @@ impl Store {
             Attempt::COLUMNS
         ))?;
         Ok(query.query_map([count], Attempt::from_row)?.collect::<Result<_, _>>()?)
+    }
+
+    /// The latest attempt of the runs in this working tree; with `or_unknown` also of runs of which no
+    /// tree is known, because they are imported or from a time when that was not recorded.
+    pub fn last_attempt_in(&self, root: &Path, or_unknown: bool) -> Result<Option<Attempt>> {
+        let mut query = self.connection.prepare(&format!(
+            "select {} from attempts join tasks on tasks.seq = attempts.task
+             where run in (select id from runs where root = ?1 or (?2 and root is null))
+             order by attempts.rowid desc
+             limit 1",
+            Attempt::COLUMNS
+        ))?;
+        Ok(query.query_row((tree_name(root), or_unknown), Attempt::from_row).optional()?)
     }
 
     /// The attempt with this id, or with the one id that begins like this.

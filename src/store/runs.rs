@@ -1,5 +1,7 @@
 //! Runs, what each of them works on, and how far that is.
 
+use std::path::{Path, PathBuf};
+
 use anyhow::Result;
 use rusqlite::types::Value;
 use rusqlite::{OptionalExtension, Transaction};
@@ -19,6 +21,8 @@ pub struct NewRun {
     pub kind: &'static str,
     /// The process behind it.
     pub holder: Holder,
+    /// The top of the working tree that it works in.
+    pub root: Option<PathBuf>,
     /// How many iterations it may take.
     pub max_iterations: Option<u32>,
     /// How many seconds it may take.
@@ -31,7 +35,7 @@ impl NewRun {
     /// A run of this process without limits.
     pub fn new(kind: &'static str) -> NewRun {
         let holder = Holder::current();
-        NewRun { kind, holder, max_iterations: None, max_seconds: None, max_cost: None }
+        NewRun { kind, holder, root: None, max_iterations: None, max_seconds: None, max_cost: None }
     }
 }
 
@@ -86,9 +90,9 @@ impl Store {
                 let inserted = tx.execute(
                     "insert into runs (
                          id, kind, started_at, host, pid, pid_started, heartbeat_at,
-                         max_iterations, max_seconds, max_cost
+                         max_iterations, max_seconds, max_cost, root
                      )
-                     values (?1, ?2, ?3, ?4, ?5, ?6, ?3, ?7, ?8, ?9)
+                     values (?1, ?2, ?3, ?4, ?5, ?6, ?3, ?7, ?8, ?9, ?10)
                      on conflict (id) do nothing",
                     (
                         id,
@@ -100,6 +104,7 @@ impl Store {
                         run.max_iterations,
                         run.max_seconds.map(|seconds| i64::try_from(seconds).unwrap_or(i64::MAX)),
                         run.max_cost,
+                        run.root.as_deref().map(tree_name),
                     ),
                 )?;
                 if inserted > 0 {
@@ -216,6 +221,11 @@ impl Store {
             Ok(())
         })
     }
+}
+
+/// How a working tree is called in the database: by its path without symbolic links.
+pub(super) fn tree_name(root: &Path) -> String {
+    root.canonicalize().unwrap_or_else(|_| root.to_owned()).to_string_lossy().into_owned()
 }
 
 /// The tasks of a target, for a query.

@@ -479,6 +479,27 @@ fn a_claim_on_a_task_that_was_deleted_is_lost_whatever_is_asked_of_it() {
 }
 
 #[test]
+fn the_last_attempt_in_a_working_tree_is_not_that_of_another() {
+    let mut bench = Bench::new();
+    for title in ["one", "two", "three"] {
+        bench.add(titled(title));
+    }
+    let mut claim_in = |root: Option<&Path>| {
+        let run = NewRun { root: root.map(Path::to_owned), ..NewRun::new("run") };
+        let run = bench.store.start_run(&run, bench.now).unwrap();
+        bench.store.claim_next(run, &Target::Everything, bench.now).unwrap().unwrap().attempt
+    };
+    let (here, there) = (Path::new("/tree/here"), Path::new("/tree/there"));
+    let attempts = [claim_in(Some(here)), claim_in(Some(there)), claim_in(None)];
+    let last =
+        |root, or_unknown| bench.store.last_attempt_in(root, or_unknown).unwrap().map(|it| it.id);
+    assert_eq!(last(here, false), Some(attempts[0]));
+    assert_eq!(last(there, false), Some(attempts[1]));
+    assert_eq!(last(there, true), Some(attempts[2]));
+    assert_eq!(last(Path::new("/tree"), false), None);
+}
+
+#[test]
 fn a_target_that_was_deleted_has_nothing_to_work_on() {
     let mut bench = Bench::new();
     let task = bench.add(titled("task"));

@@ -24,6 +24,7 @@ mod refusals;
 mod render;
 mod run;
 mod runs;
+mod salvage;
 mod sandbox;
 mod session;
 mod settings;
