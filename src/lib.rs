@@ -9,6 +9,7 @@ pub mod event;
 pub mod hint;
 pub mod jsonl;
 mod lenient;
+mod money;
 pub mod process;
 pub mod project;
 pub mod prompt;

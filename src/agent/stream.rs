@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use super::wire::{Block, Event, Line, Message, RateLimitInfo};
 use crate::event::{AgentEvent, Finished, LimitStatus, RateLimit, Speaker, Started};
 use crate::lenient::{Number, Object, read_json};
+use crate::money;
 
 /// Reads the lines of one session, in order.
 #[derive(Debug, Default)]
@@ -278,7 +279,7 @@ fn finished(line: Line<'_>, said: bool) -> Finished<'_> {
             .total_cost_usd
             .0
             .filter(|cost| cost.is_finite() && *cost > 0.0)
-            .unwrap_or(0.0),
+            .map_or(0.0, money::rounded),
         turns: line.num_turns.count() as u32,
         input_tokens: usage
             .input_tokens

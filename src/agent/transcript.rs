@@ -14,6 +14,7 @@ use super::lines::Lines;
 use super::wire::Message;
 use crate::event::{AgentEvent, Speaker};
 use crate::lenient::{Number, Object, Text, Truth, read_json};
+use crate::money;
 
 /// What a session has used.
 #[derive(Debug, Default, PartialEq)]
@@ -115,7 +116,7 @@ impl Reading {
     fn account(&mut self, line: Line<'_>) {
         let used = &mut self.used;
         let cost = line.total_cost_usd.0.filter(|cost| cost.is_finite() && *cost > 0.0);
-        used.cost_usd = cost.unwrap_or(0.0);
+        used.cost_usd = cost.map_or(0.0, money::rounded);
         used.duration = Duration::from_millis(line.total_duration.count());
         (used.input_tokens, used.output_tokens) = (0, 0);
         let models = line.model_usage.0.unwrap_or_default();

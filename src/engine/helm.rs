@@ -16,11 +16,12 @@ use super::relay::Relay;
 use super::stop::{Bounds, Used};
 use crate::agent::sandbox::{Held, Stance};
 use crate::agent::{
-    self, Invocation, Listener, Mailbox, NoTerminal, PtyOptions, Report, Scratch, Session, Stdin,
-    Trouble,
+    self, Facts, Invocation, Listener, Mailbox, NoTerminal, PtyOptions, Report, Scratch, Session,
+    Stdin, Trouble,
 };
 use crate::dag::RunId;
 use crate::event::{Activity, AgentEvent, Event, LimitWait, Problem, Stamped, View};
+use crate::money;
 use crate::time::Timestamp;
 
 /// How often it is looked whether a pause is over.
@@ -157,17 +158,32 @@ impl<'a> Helm<'a> {
         let reason = trouble.to_string();
         let seconds = until.since(self.clock.now()).as_secs_f64().ceil() as u64;
         self.tell(&Event::LimitWait(LimitWait { reason: &reason, until, seconds }));
+        self.wait_until(until, &Activity::Waiting { until })
+    }
+
+    /// Waits between two iterations of a loop.
+    pub(super) fn wait_between(&mut self, pause: Duration) -> Option<Break> {
+        let until = self.clock.now().plus(pause);
+        self.wait_until(until, &Activity::Between { until })
+    }
+
+    fn wait_until(&mut self, until: Timestamp, activity: &Activity) -> Option<Break> {
         loop {
             // By the clock on the wall: a machine may sleep in between.
             let left = until.since(self.clock.now());
             if left.is_zero() {
                 return None;
             }
-            let broken_off = self.wait(left.min(TICK), &Activity::Waiting { until });
+            let broken_off = self.wait(left.min(TICK), activity);
             if broken_off.is_some() {
                 return broken_off;
             }
         }
+    }
+
+    /// Takes the cost of a session into account.
+    fn pay(&mut self, facts: &Facts) {
+        self.used.cost = money::rounded(self.used.cost + facts.cost_usd);
     }
 
     pub(super) fn used(&self) -> Used {
@@ -227,7 +243,7 @@ impl<'a> Helm<'a> {
             }
             shown => {
                 let report = shown?;
-                self.used.cost += report.facts.cost_usd;
+                self.pay(&report.facts);
                 Ok(Some(report))
             }
         }
@@ -250,7 +266,7 @@ impl<'a> Helm<'a> {
         let report = self.listening(activity, |listener| {
             converse(&held.invocation, limits, mailbox, log, listener)
         })?;
-        self.used.cost += report.facts.cost_usd;
+        self.pay(&report.facts);
         Ok(report)
     }
 

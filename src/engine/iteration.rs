@@ -11,6 +11,7 @@ use super::{Engine, RunEnd};
 use crate::agent::{self, AttemptContext, Facts, Report, Scratch, Session, Trouble};
 use crate::dag::{AttemptId, Outcome, TaskId};
 use crate::event::{Activity, Event, IterationStart};
+use crate::money;
 use crate::store::{Claim, ClaimLost, SessionRecord, Surroundings};
 use crate::time::Timestamp;
 
@@ -46,7 +47,7 @@ impl Iteration {
 
     /// Takes the cost of a session into account.
     pub(super) fn add_cost(&mut self, facts: &Facts) {
-        self.cost_usd += facts.cost_usd;
+        self.cost_usd = money::rounded(self.cost_usd + facts.cost_usd);
         self.input_tokens += facts.input_tokens;
         self.output_tokens += facts.output_tokens;
     }

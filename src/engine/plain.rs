@@ -187,7 +187,7 @@ impl Plain<'_> {
                     self.helm.wait_for_the_api(&trouble, until)
                 }
                 None if self.is_last() => None,
-                None => self.helm.wait(self.plan.pause, &Activity::Idle),
+                None => self.helm.wait_between(self.plan.pause),
             };
             if let Some(reason) = broken_off {
                 return Ok(reason.into());

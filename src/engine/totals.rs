@@ -4,6 +4,7 @@ use super::decision::Decision;
 use super::iteration::Iteration;
 use crate::dag::{Status, Task};
 use crate::event::{Diff, TaskResult};
+use crate::money;
 
 /// What a run has come to so far.
 #[derive(Debug, Clone, Default)]
@@ -49,7 +50,7 @@ impl Totals {
         result.outcome = decision.outcome;
         result.status = status;
         result.reason.clone_from(&decision.reason);
-        result.cost_usd += iteration.cost_usd;
+        result.cost_usd = money::rounded(result.cost_usd + iteration.cost_usd);
         result.duration_secs += iteration.began.elapsed().as_secs_f64();
     }
 

@@ -321,6 +321,11 @@ pub enum Activity {
     Paused,
     /// There is nothing to claim just now.
     Idle,
+    /// A loop waits between two iterations.
+    Between {
+        /// The next one begins then.
+        until: Timestamp,
+    },
 }
 
 /// Whoever wants to know what happens in a run. An error means that nobody listens any more.

@@ -74,8 +74,7 @@ impl Brief<'_> {
 
     fn task(&self) -> String {
         let Task { id, title, description, .. } = self.task;
-        let description = or_none(description);
-        format!("# Your task: {title}\n\nId: `{id}`\n\n{description}")
+        format!("# Your task: {title}\n\nId: `{id}`\n\n{description}").trim_end().to_owned()
     }
 
     /// The questions of earlier attempts, and the answers and notes of anybody.
@@ -106,7 +105,7 @@ impl Brief<'_> {
             .parents
             .iter()
             .map(|parent| {
-                format!("## {} (`{}`)\n\n{}", parent.title, parent.id, or_none(&parent.description))
+                section(&format!("{} (`{}`)", parent.title, parent.id), &parent.description)
             })
             .collect();
         part(7, "What it is a part of, from the inside out", &lines)
@@ -116,7 +115,7 @@ impl Brief<'_> {
         let lines: Vec<String> = self
             .blockers
             .iter()
-            .map(|it| format!("## {} (`{}`)\n\n{}", it.title, it.id, or_none(it.summary)))
+            .map(|it| section(&format!("{} (`{}`)", it.title, it.id), it.summary))
             .collect();
         part(3, "What was done before it, and what was noted", &lines)
     }
@@ -132,7 +131,7 @@ impl Brief<'_> {
             .map(|attempt| {
                 let outcome = attempt.outcome.map_or("", Outcome::name);
                 let reason = attempt.reason.as_deref().unwrap_or_default();
-                format!("## Attempt {} ({outcome})\n\n{}", attempt.number, or_none(reason))
+                section(&format!("Attempt {} ({outcome})", attempt.number), reason)
             })
             .collect();
         if let Some(reference) = &self.salvage {
@@ -154,8 +153,9 @@ impl Brief<'_> {
     }
 }
 
-fn or_none(text: &str) -> &str {
-    if text.trim().is_empty() { "[None]" } else { text.trim_end() }
+/// A heading, and below it the text if there is any.
+fn section(heading: &str, text: &str) -> String {
+    format!("## {heading}\n\n{}", text.trim_end()).trim_end().to_owned()
 }
 
 fn part(weight: u8, title: &str, sections: &[String]) -> Option<Part> {
@@ -267,8 +267,6 @@ mod tests {
         # Your task: Log in
 
         Id: `t-3f9a01`
-
-        [None]
         ");
     }
 

@@ -246,7 +246,7 @@ impl Store {
             let open = query.query_map([], Attempt::from_row)?.collect::<Result<_, _>>()?;
             let (cost_usd, last) = tx.query_row(
                 "select
-                     (select total(cost_usd) from attempts),
+                     (select round(total(cost_usd), 6) from attempts),
                      max(
                          coalesce((select max(updated_at) from tasks), ''),
                          coalesce((select max(started_at) from attempts), ''),
@@ -258,6 +258,12 @@ impl Store {
             )?;
             Ok(Activity { open, cost_usd, last })
         })
+    }
+
+    /// How many attempts there are on all tasks.
+    pub fn count_attempts(&self) -> Result<usize> {
+        let query = "select count(*) from attempts";
+        Ok(self.connection.query_row(query, [], |row| row.get::<_, u32>(0))? as usize)
     }
 
     /// The latest attempts on any task, newest first.

@@ -10,11 +10,11 @@ use owo_colors::Style;
 use super::line::Line;
 use super::session::SessionView;
 use super::sessions::log_line;
-use super::stamps::Stamps;
+use super::stamps::{self, Stamps};
 use super::status_line::StatusLine;
 use super::summary;
 use super::terminal::Terminal;
-use super::text::flat;
+use super::text::{flat, printable_lines, wrap};
 use super::when::{lasted, moment};
 use crate::dag::{Outcome, Status};
 use crate::event::{
@@ -43,12 +43,26 @@ struct Now {
     task: String,
     done: u32,
     total: u32,
-    cost_usd: f64,
+    /// What the run had cost when the iteration began.
+    cost_before: f64,
+    /// What the iteration has cost without the session that is shown.
+    cost_of_iteration: f64,
+    /// What the session that is shown has cost.
+    cost_of_session: f64,
+}
+
+impl Now {
+    fn cost(&self) -> f64 {
+        self.cost_before + self.cost_of_iteration + self.cost_of_session
+    }
 }
 
 impl<W: Write> RunView<W> {
     /// A view on `out`; a line at the bottom needs a real terminal.
     pub fn new(out: W, terminal: Terminal, root: &Path, options: RunViewOptions) -> RunView<W> {
+        let stamp = if options.timestamps { stamps::WIDTH } else { 0 };
+        let width = terminal.width.map(|width| width.saturating_sub(stamp));
+        let terminal = Terminal { width, ..terminal };
         RunView {
             out: Stamps::new(StatusLine::new(out), options.timestamps),
             session: SessionView::new(terminal, root),
@@ -68,9 +82,12 @@ impl<W: Write> RunView<W> {
     /// Writes a line that begins with a word in its own column.
     fn labelled(&mut self, label: &str, style: Style, text: &str) -> io::Result<()> {
         self.session.close(&mut self.out)?;
+        let lines = wrap(&flat(text), self.terminal.columns() - LABEL);
         let mut line = self.line();
-        line.push(label, style).at(LABEL).plain(&flat(text));
-        line.write(&mut self.out)
+        line.push(label, style).at(LABEL).plain(lines.first().map_or("", |first| first));
+        line.write(&mut self.out)?;
+        let rest = lines.get(1..).unwrap_or_default();
+        rest.iter().try_for_each(|text| self.line().at(LABEL).plain(text).write(&mut self.out))
     }
 
     fn start(&mut self, start: &Start<'_>, at: Timestamp) -> io::Result<()> {
@@ -103,7 +120,8 @@ impl<W: Write> RunView<W> {
         let task = start.task.map_or(String::new(), |task| format!("{task} "));
         self.now.task = format!("{task}{}", flat(start.title));
         (self.now.done, self.now.total) = (start.done, start.total);
-        self.now.cost_usd = start.cost_usd;
+        self.now.cost_before = start.cost_usd;
+        (self.now.cost_of_iteration, self.now.cost_of_session) = (0.0, 0.0);
         writeln!(self.out)?;
         let mut line = self.line();
         let number = match (start.task, self.most_iterations) {
@@ -141,6 +159,7 @@ impl<W: Write> RunView<W> {
     }
 
     fn iteration_end(&mut self, end: &IterationEnd<'_>) -> io::Result<()> {
+        (self.now.cost_of_iteration, self.now.cost_of_session) = (end.cost_usd, 0.0);
         let (red, yellow) = (Style::new().red(), Style::new().yellow());
         let reason = end.reason.unwrap_or_default();
         let (label, style, text) = match (end.outcome, end.status) {
@@ -162,10 +181,16 @@ impl<W: Write> RunView<W> {
         let facts =
             format!("{}  ${:.2}", lasted(Duration::from_secs_f64(end.duration_secs)), end.cost_usd);
         line.push(&facts, Style::new().dimmed()).write(&mut self.out)?;
-        for text in text.lines().take(REASON_LINES) {
-            self.line().skip(3).push(text, style).write(&mut self.out)?;
+        let room = self.terminal.columns() - INDENT;
+        let lines = wrap(&printable_lines(&text), room);
+        // A reason comes to the point at its end.
+        let skipped = lines.len().saturating_sub(REASON_LINES);
+        if skipped > 0 {
+            self.line().skip(INDENT).push("…", Style::new().dimmed()).write(&mut self.out)?;
         }
-        Ok(())
+        lines[skipped..]
+            .iter()
+            .try_for_each(|text| self.line().skip(INDENT).push(text, style).write(&mut self.out))
     }
 
     fn verify(&mut self, verify: &Verify<'_>) -> io::Result<()> {
@@ -181,6 +206,7 @@ impl<W: Write> RunView<W> {
         self.labelled("verify", style, &format!("{mark} {what}"))?;
         if let (VerifyStatus::Started, Some(log)) = (verify.status, verify.log) {
             self.session = SessionView::new(self.terminal, &self.root);
+            self.now.cost_of_iteration += std::mem::take(&mut self.now.cost_of_session);
             self.out.write_all(b"   ")?;
             log_line(&mut self.out, Path::new(log), self.terminal)?;
         }
@@ -222,8 +248,11 @@ impl<W: Write> RunView<W> {
                 line.push("‖ paused", Style::new().yellow()).plain("; p or `ralph resume` goes on")
             }
             Activity::Idle => line.push("◷ waiting for others", Style::new().yellow()),
+            Activity::Between { until } => line
+                .push("◷ next iteration in ", Style::new().yellow())
+                .plain(&lasted(whole_seconds(until.since(now)))),
         };
-        let mut facts = format!("{} · ${:.2}", lasted(elapsed), self.now.cost_usd);
+        let mut facts = format!("{} · ${:.2}", lasted(elapsed), self.now.cost());
         if self.now.total > 0 {
             facts.insert_str(0, &format!("{}/{} · ", self.now.done, self.now.total));
         }
@@ -256,7 +285,9 @@ pub struct RunViewOptions {
 
 /// Where the text of a line begins whose first word says what it is about.
 const LABEL: usize = 9;
-/// How much of a reason is shown; the rest is in `ralph task show`.
+/// Where what belongs to the line above begins.
+const INDENT: usize = 3;
+/// How many lines of a reason are shown; all of it is in `ralph task show`.
 const REASON_LINES: usize = 12;
 
 impl<W: Write> View for RunView<W> {
@@ -304,6 +335,9 @@ impl<W: Write> View for RunView<W> {
     }
 
     fn live(&mut self, event: &AgentEvent<'_>) -> io::Result<()> {
+        if let AgentEvent::Finished(finished) = event {
+            self.now.cost_of_session = finished.cost_usd.max(self.now.cost_of_session);
+        }
         self.session.show(&mut self.out, event)
     }
 
@@ -341,9 +375,14 @@ pub(super) fn changes(diff: Diff) -> String {
     )
 }
 
+/// What is left of a wait: not over before it is.
+fn whole_seconds(left: Duration) -> Duration {
+    Duration::from_secs(left.as_secs() + u64::from(left.subsec_nanos() > 0))
+}
+
 /// Such as `1:23:45`.
 fn countdown(left: Duration) -> String {
-    let seconds = left.as_secs() + u64::from(left.subsec_nanos() > 0);
+    let seconds = whole_seconds(left).as_secs();
     match seconds / 3600 {
         0 => format!("{}:{:02}", seconds / 60, seconds % 60),
         hours => format!("{hours}:{:02}:{:02}", seconds / 60 % 60, seconds % 60),
@@ -353,7 +392,8 @@ fn countdown(left: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Speaker;
+    use crate::dag::TaskId;
+    use crate::event::{Finished, Speaker};
     use crate::ui::status_line::{BACK, MAKE_ROOM};
     use crate::ui::text::{split, wrap};
 
@@ -376,7 +416,7 @@ mod tests {
         for (number, piece) in characters.chunks(piece).enumerate() {
             let text = piece.iter().collect::<String>().into();
             view.live(&AgentEvent::TextDelta { from: Speaker::Agent, text }).unwrap();
-            view.now.cost_usd = number as f64;
+            view.now.cost_before = number as f64;
             view.tick(Timestamp::from_epoch(0).unwrap(), &Activity::Working).unwrap();
         }
         view.live(&AgentEvent::ToolCall {
@@ -429,6 +469,75 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn the_status_line_has_the_cost_of_what_has_ended() {
+        let mut view =
+            RunView::new(Vec::new(), Terminal::PLAIN, Path::new("/"), RunViewOptions::default());
+        let now = Timestamp::from_epoch(0).unwrap();
+        let status = |view: &RunView<Vec<u8>>| view.status(now, &Activity::Working);
+        view.now.cost_before = 0.25;
+        let finished =
+            |cost_usd| AgentEvent::Finished(Box::new(Finished { cost_usd, ..Finished::default() }));
+        for (cost, shown) in [(0.1, "$0.35"), (0.2, "$0.45")] {
+            view.live(&finished(cost)).unwrap();
+            assert!(status(&view).ends_with(shown), "{}", status(&view));
+        }
+        let verify = Verify {
+            iteration: 1,
+            task: TaskId::from_bits(1),
+            by: Verifier::Agent,
+            status: VerifyStatus::Started,
+            reason: None,
+            log: Some("log"),
+        };
+        view.verify(&verify).unwrap();
+        view.live(&finished(0.05)).unwrap();
+        assert!(status(&view).ends_with("$0.50"), "{}", status(&view));
+        let end = IterationEnd {
+            iteration: 1,
+            task: None,
+            attempt_id: None,
+            outcome: Outcome::Done,
+            reason: None,
+            status: None,
+            model: "",
+            duration_secs: 1.0,
+            cost_usd: 0.25,
+            input_tokens: 0,
+            output_tokens: 0,
+            turns: 1,
+            log: "",
+        };
+        view.iteration_end(&end).unwrap();
+        let paused = view.status(now, &Activity::Paused);
+        assert!(paused.ends_with("$0.50"), "{paused}");
+    }
+
+    #[test]
+    fn between_two_iterations_the_status_line_says_when_the_next_one_begins() {
+        let view =
+            RunView::new(Vec::new(), Terminal::PLAIN, Path::new("/"), RunViewOptions::default());
+        let now = Timestamp::from_epoch(0).unwrap();
+        let until = now.plus(Duration::from_millis(1500));
+        let status = view.status(now, &Activity::Between { until });
+        assert_eq!(status, "◷ next iteration in 2 s  0 s · $0.00");
+    }
+
+    #[test]
+    fn what_is_said_about_a_run_is_wrapped_and_not_cut() {
+        let mut bytes = Vec::new();
+        let terminal = Terminal { width: Some(40), colour: false };
+        let mut view =
+            RunView::new(&mut bytes, terminal, Path::new("/"), RunViewOptions::default());
+        let text = "`git push` ended with code 128: fatal: there is no upstream";
+        view.labelled("warning", Style::new(), text).unwrap();
+        drop(view);
+        insta::assert_snapshot!(String::from_utf8(bytes).unwrap(), @"
+        warning  `git push` ended with code 128:
+                 fatal: there is no upstream
+        ");
     }
 
     #[test]

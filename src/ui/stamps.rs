@@ -4,6 +4,9 @@ use std::io::{self, Write};
 
 use crate::time::Timestamp;
 
+/// How many columns the time takes.
+pub(super) const WIDTH: usize = "00:00:00 ".len();
+
 /// Puts the time before each line, if that is wanted.
 #[derive(Debug)]
 pub(super) struct Stamps<W: Write> {

@@ -9,7 +9,7 @@ use super::line::Line;
 use super::mark::{Mark, mark};
 use super::progress::Progress;
 use super::terminal::Terminal;
-use super::text::{cut, flat, printable, width, wrap};
+use super::text::{cut, flat, headline, printable, width, wrap};
 use super::tree::names;
 use super::when::{ago, lasted};
 use crate::dag::{FeatureId, Kind, Moment, Snapshot, State, Status, TaskId};
@@ -189,7 +189,8 @@ impl Screen<'_> {
         let listed: Vec<usize> = (0..self.snapshot.tasks.len()).filter(is_listed).collect();
         let rows = listed.iter().take(ROWS).map(|&task| {
             let reason = self.snapshot.tasks[task].reason.as_deref().unwrap_or_default();
-            let mut row = self.row(task, mark(state), flat(reason));
+            let note = if state == State::Blocked { flat(reason) } else { headline(reason) };
+            let mut row = self.row(task, mark(state), note);
             row.style = mark(state).style;
             row
         });

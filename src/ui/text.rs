@@ -32,6 +32,18 @@ pub(super) fn flat(text: &str) -> String {
     printable(&text.split_whitespace().collect::<Vec<_>>().join(" ")).into_owned()
 }
 
+/// So many of something, such as `1 task` and `2 tasks`.
+pub fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+/// The one line of a reason that tells most: the last that says something. Programs and agents come
+/// to the point at the end.
+pub fn headline(reason: &str) -> String {
+    let says_something = |line: &&str| line.contains(char::is_alphanumeric);
+    flat(reason.lines().rfind(says_something).unwrap_or(reason))
+}
+
 /// How many columns the text takes.
 pub fn width(text: &str) -> usize {
     if is_plain(text) { text.len() } else { text.width() }
@@ -229,6 +241,31 @@ mod tests {
     fn many_lines_keep_their_newlines_and_get_spaces_for_tabs() {
         assert_eq!(printable_lines("a\r\n\tb\x1bc\rd"), "a\n    b\\u{1b}c\\rd");
         assert_eq!(flat(" a\r\n\tb  c\n"), "a b c");
+    }
+
+    #[test]
+    fn things_are_counted_as_a_person_would() {
+        let tasks = |count| counted(count, "task", "tasks");
+        assert_eq!([tasks(0), tasks(1), tasks(2)], ["0 tasks", "1 task", "2 tasks"]);
+    }
+
+    #[test]
+    fn the_headline_of_a_reason_is_its_last_line_that_says_something() {
+        #[track_caller]
+        fn check(reason: &str, expected: &str) {
+            assert_eq!(headline(reason), expected);
+        }
+        check("there is no test", "there is no test");
+        check("I'll start by reading the code.\n\nPAY_KEY is not set.\n", "PAY_KEY is not set.");
+        check(
+            "`python -m unittest` ended with code 1:\nTraceback (most recent call last):\n  \
+             File \"<frozen runpy>\", line 198\nImportError: Start directory is not importable\n\n",
+            "ImportError: Start directory is not importable",
+        );
+        check("expected:\n```\n  a \tb\n```\n---\n", "a b");
+        check("東京\n…\n", "東京");
+        check("?!\n...", "?! ...");
+        check("", "");
     }
 
     #[test]

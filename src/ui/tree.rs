@@ -8,7 +8,7 @@ use super::line::Line;
 use super::mark::mark;
 use super::progress::Progress;
 use super::terminal::Terminal;
-use super::text::{cut, flat, pad, printable, width};
+use super::text::{cut, flat, headline, pad, printable, width};
 use super::when::moment;
 use crate::dag::{Kind, Snapshot, State};
 
@@ -111,7 +111,9 @@ fn note(snapshot: &Snapshot, task: usize, holders: &[usize], room: usize, title:
         },
         // A long reason leaves the title half of the room, or more if it needs less itself.
         state @ (State::Blocked | State::Failed) => {
-            let reason = summary.reason.as_deref().map(flat).filter(|reason| !reason.is_empty());
+            // A question needs all of its words.
+            let short = if state == State::Blocked { flat } else { headline };
+            let reason = summary.reason.as_deref().map(short).filter(|reason| !reason.is_empty());
             let reason = match (reason, snapshot.kind(task)) {
                 (Some(reason), _) => reason,
                 (None, Kind::Work) => mark(state).word.to_owned(),

@@ -478,3 +478,18 @@ fn an_agent_signs_what_it_does_and_reaches_the_database_it_was_given() {
     assert_eq!(project.show(&made)["created_by"], "a-000001");
     assert_eq!(project.show(&task)["created_by"], Value::Null);
 }
+
+#[test]
+fn a_failure_is_told_in_one_line_by_the_end_of_its_reason() {
+    let project = Project::new();
+    let task = project.add(["Pay"]);
+    let reason = "I'll start by reading the code.\n\nPAY_KEY is not set.\n---\n";
+    project.ralph(["task", "fail", &task, "-r", reason]).ok();
+    for command in [&["status"][..], &["task", "tree"]] {
+        let shown = project.ralph(command).ok();
+        assert!(shown.contains("PAY_KEY is not set."), "{shown}");
+        assert!(!shown.contains("I'll start"), "{shown}");
+    }
+    let shown = project.ralph(["task", "show", &task]).ok();
+    assert!(shown.contains("I'll start by reading the code."), "{shown}");
+}

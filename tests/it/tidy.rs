@@ -6,19 +6,20 @@ use std::path::{Path, PathBuf};
 
 /// What each part may use besides itself; `cli` and the crate's root may use everything.
 const ARROWS: &[(&str, &[&str])] = &[
-    ("agent", &["event", "hint", "lenient", "process", "settings", "time"]),
+    ("agent", &["event", "hint", "lenient", "money", "process", "settings", "time"]),
     ("dag", &["hint", "time"]),
     ("demo", &[]),
-    ("engine", &["agent", "dag", "event", "hint", "process", "prompt", "store", "time"]),
+    ("engine", &["agent", "dag", "event", "hint", "money", "process", "prompt", "store", "time"]),
     ("event", &["dag", "time"]),
     ("hint", &[]),
     ("jsonl", &[]),
     ("lenient", &[]),
+    ("money", &[]),
     ("process", &[]),
     ("project", &["hint"]),
     ("prompt", &["dag", "hint", "time"]),
     ("settings", &["hint"]),
-    ("store", &["dag", "hint", "jsonl", "process", "time"]),
+    ("store", &["dag", "hint", "jsonl", "money", "process", "time"]),
     ("time", &[]),
     ("ui", &["dag", "event", "lenient", "settings", "time"]),
 ];

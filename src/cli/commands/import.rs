@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 
 use crate::cli::exit::Exit;
 use crate::cli::setup::Setup;
+use crate::ui::text::counted;
 
 pub(super) fn run(setup: &Setup, file: Option<&Path>, out: &mut dyn Write) -> Result<Exit> {
     let mut store = setup.store()?;
@@ -21,8 +22,11 @@ pub(super) fn run(setup: &Setup, file: Option<&Path>, out: &mut dyn Write) -> Re
     }?;
     writeln!(
         out,
-        "imported {} tasks ({} new), {} dependencies, {} features",
-        imported.tasks, imported.new_tasks, imported.dependencies, imported.features
+        "imported {} ({} new), {}, {}",
+        counted(imported.tasks, "task", "tasks"),
+        imported.new_tasks,
+        counted(imported.dependencies, "dependency", "dependencies"),
+        counted(imported.features, "feature", "features"),
     )?;
     Ok(Exit::Done)
 }
