@@ -77,6 +77,12 @@ pub(super) enum Command {
         id: Option<String>,
         /// Which attempt on the task
         number: Option<u32>,
+        /// List at most N sessions, the latest ones [default: 20, with --json or of one task all]
+        #[arg(short = 'n', long, value_name = "N", conflicts_with_all = ["number", "raw"])]
+        limit: Option<u32>,
+        /// List all sessions
+        #[arg(long, conflicts_with_all = ["number", "raw", "limit"])]
+        all: bool,
         /// Print the raw log instead; of a task, that of its last session
         #[arg(long, requires = "id", conflicts_with = "json")]
         raw: bool,

@@ -9,38 +9,54 @@ use super::line::Line;
 use super::show::outcome;
 use super::table;
 use super::terminal::Terminal;
-use super::text::printable;
-use super::when::lasted;
+use super::text::{headline, printable};
+use super::when::{lasted, minute};
 use crate::dag::Attempt;
 use crate::time::Timestamp;
 
-/// Writes a line for each of `attempts` below a heading.
+/// Reasons are shown on a terminal that has as many columns as this.
+const WIDE: usize = 110;
+
+/// Writes a line for each of `attempts` below a heading, and how many `more` there are.
 pub fn list(
     out: &mut dyn Write,
     attempts: &[Attempt],
+    more: usize,
     now: Timestamp,
     terminal: Terminal,
 ) -> io::Result<()> {
-    if attempts.is_empty() {
+    if attempts.is_empty() && more == 0 {
         return Line::new(terminal).plain("no sessions yet").write(out);
     }
+    let is_wide = terminal.columns() >= WIDE;
     let row = |attempt: &Attempt| {
         let (word, style) = outcome(attempt.outcome);
         let end = attempt.ended_at.unwrap_or(now);
         let (plain, dim) = (Style::new(), Style::new().dimmed());
+        let reason = attempt.reason.as_deref().filter(|_| is_wide);
+        let reason = reason.map_or(String::new(), headline);
         [
             (attempt.id.to_string(), dim),
             (attempt.task.to_string(), dim),
             (attempt.number.to_string(), plain),
             (word.to_owned(), style),
+            (minute(attempt.started_at), plain),
             (lasted(end.since(attempt.started_at)), plain),
             (attempt.cost_usd.map_or(String::new(), |cost| format!("${cost:.2}")), plain),
             (attempt.model.clone().unwrap_or_default(), plain),
+            (reason, plain),
             (attempt.log_path.clone().unwrap_or_default(), dim),
         ]
     };
-    let headings = ["ATTEMPT", "TASK", "#", "OUTCOME", "TIME", "COST", "MODEL", "LOG"];
-    table::write(out, headings, 6, attempts, row, terminal)
+    let headings =
+        ["ATTEMPT", "TASK", "#", "OUTCOME", "BEGAN", "TIME", "COST", "MODEL", "REASON", "LOG"];
+    let (model, reason) = (7, 8);
+    let flexible = if is_wide { reason } else { model };
+    table::write(out, headings, flexible, attempts, row, terminal)?;
+    match more {
+        0 => Ok(()),
+        _ => Line::new(terminal).plain(&format!("and {more} more; --all shows them")).write(out),
+    }
 }
 
 /// Says where the log of a session is, as a link where the terminal knows links.
@@ -87,7 +103,7 @@ mod tests {
             started_at,
             ended_at: outcome.map(|_| started_at.plus(std::time::Duration::from_secs(75))),
             outcome,
-            reason: None,
+            reason: outcome.map(|_| "I began.\nThere is no test.".into()),
             exit_code: None,
             cost_usd: outcome.map(|_| 0.1234),
             input_tokens: None,
@@ -106,17 +122,28 @@ mod tests {
     fn sessions_are_a_table_that_gives_way_from_the_right() {
         let attempts = [attempt(1, Some(Outcome::Failed)), attempt(2, None)];
         let now = Timestamp::from_epoch(1_794_798_010).unwrap();
-        let list = |terminal| written(|out| list(out, &attempts, now, terminal));
+        let list = |terminal| written(|out| list(out, &attempts, 0, now, terminal));
         insta::assert_snapshot!(list(PIPE), @"
-        ATTEMPT   TASK      #  OUTCOME  TIME   COST   MODEL   LOG
-        a-100000  t-700000  1  failed   1 min  $0.12  sonnet  /tmp/ralph/logs/shop/1.log
-        a-200000  t-700000  2  running  10 s          sonnet  /tmp/ralph/logs/shop/2.log
+        ATTEMPT   TASK      #  OUTCOME  BEGAN              TIME   COST   MODEL   REASON             LOG
+        a-100000  t-700000  1  failed   2026-11-16 03:00Z  1 min  $0.12  sonnet  There is no test.  /tmp/ralph/logs/shop/1.log
+        a-200000  t-700000  2  running  2026-11-16 03:00Z  10 s          sonnet                     /tmp/ralph/logs/shop/2.log
         ");
-        insta::assert_snapshot!(list(columns(60)), @"
-        ATTEMPT   TASK      #  OUTCOME  TIME   COST   MODEL
-        a-100000  t-700000  1  failed   1 min  $0.12  sonnet
-        a-200000  t-700000  2  running  10 s          sonnet
+        insta::assert_snapshot!(list(columns(80)), @"
+        ATTEMPT   TASK      #  OUTCOME  BEGAN              TIME   COST   MODEL
+        a-100000  t-700000  1  failed   2026-11-16 03:00Z  1 min  $0.12  sonnet
+        a-200000  t-700000  2  running  2026-11-16 03:00Z  10 s          sonnet
         ");
+    }
+
+    #[test]
+    fn what_is_not_listed_is_counted() {
+        let list = |attempts: &[Attempt], more| {
+            written(|out| list(out, attempts, more, attempt(1, None).started_at, columns(80)))
+        };
+        let shown = list(&[attempt(1, None)], 8);
+        assert_eq!(shown.lines().last(), Some("and 8 more; --all shows them"));
+        assert!(!list(&[attempt(1, None)], 0).contains("more"));
+        assert_eq!(list(&[], 0), "no sessions yet\n");
     }
 
     #[test]

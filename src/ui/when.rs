@@ -38,6 +38,12 @@ pub(super) fn moment(at: Timestamp) -> String {
     format!("{whole}Z")
 }
 
+/// A moment without its seconds.
+pub(super) fn minute(at: Timestamp) -> String {
+    let text = at.to_string().replace('T', " ");
+    format!("{}Z", &text[.."2026-11-16 02:24".len()])
+}
+
 fn days(seconds: u64) -> String {
     match seconds / DAY {
         1 => "1 day".to_owned(),
@@ -68,8 +74,9 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_is_shown_to_the_second() {
+    fn a_moment_is_shown_to_the_second_or_to_the_minute() {
         let at = "2026-11-16T02:24:16.123Z".parse().unwrap();
         assert_eq!(moment(at), "2026-11-16 02:24:16Z");
+        assert_eq!(minute(at), "2026-11-16 02:24Z");
     }
 }

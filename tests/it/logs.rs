@@ -34,14 +34,49 @@ fn the_sessions_of_a_task_are_listed_with_what_came_of_them() {
     let (project, task) = worked();
     let list = project.ralph(["logs", &task]).ok();
     insta::assert_snapshot!(project.masked(&list), @"
-    ATTEMPT   TASK      #  OUTCOME  TIME   COST   MODEL  LOG
-    [A]  [B]  1  failed   1 min  $0.25  opus   [ROOT]/1.log
-    [C]  [B]  2  done     1 min  $0.25  opus   [ROOT]/2.log
+    ATTEMPT   TASK      #  OUTCOME  BEGAN              TIME   COST   MODEL  LOG
+    [A]  [B]  1  failed   2026-11-16 02:00Z  1 min  $0.25  opus   [ROOT]/1.log
+    [C]  [B]  2  done     2026-11-16 02:00Z  1 min  $0.25  opus   [ROOT]/2.log
     ");
     assert_eq!(project.ralph(["logs", &task, "--json"]).json()[1]["outcome"], "done");
     let latest = project.ralph(["logs", "--json"]).json();
     let numbers: Vec<&Value> = latest.as_array().unwrap().iter().map(|it| &it["number"]).collect();
     assert_eq!(numbers, [2, 1], "the newest comes first");
+}
+
+#[test]
+fn a_list_is_never_cut_without_a_word() {
+    let (project, task) = worked();
+    let log = project.write("0.log", "");
+    let lines: Vec<String> = (3..=28)
+        .map(|number| {
+            let mut line = attempt(&task, number, "failed", &log);
+            line["id"] = format!("a-z{number:02}000").into();
+            line.to_string()
+        })
+        .collect();
+    project.ralph_reading(lines.join("\n"), ["import"]).ok();
+    let text = |arguments: &[&str]| {
+        let shown = project.ralph([&["logs"], arguments].concat()).ok();
+        let lines: Vec<String> = shown.lines().skip(1).map(str::to_owned).collect();
+        (lines.iter().filter(|line| line.starts_with("a-")).count(), lines.last().unwrap().clone())
+    };
+    let json = |arguments: &[&str]| {
+        let shown = project.ralph([&["logs", "--json"], arguments].concat()).json();
+        shown.as_array().unwrap().len()
+    };
+    assert_eq!(text(&[]), (20, "and 8 more; --all shows them".to_owned()));
+    assert_eq!(text(&["-n", "3"]), (3, "and 25 more; --all shows them".to_owned()));
+    assert_eq!(text(&["--all"]).0, 28);
+    assert_eq!(text(&["-n", "28"]).0, 28);
+    assert_eq!(text(&[&task]).0, 28);
+    assert_eq!(text(&[&task, "-n", "5"]), (5, "and 23 more; --all shows them".to_owned()));
+    assert!(!text(&["--all"]).1.contains("more"));
+    assert_eq!([json(&[]), json(&["--all"]), json(&["-n", "3"]), json(&[&task])], [28, 28, 3, 28]);
+    let latest = project.ralph(["logs", &task, "-n", "1", "--json"]).json();
+    assert_eq!(latest[0]["number"], 28);
+    let refused = project.ralph(["logs", "a-z03", "--all"]).fails(1);
+    assert!(refused.contains("`a-z03` is one session"), "{refused}");
 }
 
 #[test]

@@ -16,13 +16,15 @@ use crate::ui::json::Array;
 use crate::ui::session::SessionView;
 use crate::ui::sessions;
 
-/// How many sessions are listed when no task is named.
+/// How many sessions are listed for a person who names no task and no number.
 const LATEST: u32 = 20;
 
 /// Which sessions are wanted.
 pub(super) struct Selection {
     pub(super) id: Option<String>,
     pub(super) number: Option<u32>,
+    pub(super) limit: Option<u32>,
+    pub(super) all: bool,
     pub(super) raw: bool,
 }
 
@@ -33,14 +35,14 @@ pub(super) fn run(
     out: &mut dyn Write,
 ) -> Result<Exit> {
     let store = setup.store()?;
-    let found = selection.find(&store)?;
+    let found = selection.find(&store, json)?;
     match found {
         Found::One(attempt) if selection.raw => copy_raw(&attempt, out)?,
         Found::One(attempt) if !json => replay(&attempt, setup, out)?,
         Found::One(attempt) => write_json(&[*attempt], out)?,
-        Found::Several(attempts) if json => write_json(&attempts, out)?,
-        Found::Several(attempts) => {
-            sessions::list(out, &attempts, Timestamp::now(), setup.terminal())?;
+        Found::Several { attempts, .. } if json => write_json(&attempts, out)?,
+        Found::Several { attempts, more } => {
+            sessions::list(out, &attempts, more, Timestamp::now(), setup.terminal())?;
         }
     }
     Ok(Exit::Done)
@@ -48,15 +50,26 @@ pub(super) fn run(
 
 enum Found {
     One(Box<Attempt>),
-    Several(Vec<Attempt>),
+    /// These, and so many more that are not asked for.
+    Several {
+        attempts: Vec<Attempt>,
+        more: usize,
+    },
 }
 
 impl Selection {
-    fn find(&self, store: &Store) -> Result<Found> {
+    fn find(&self, store: &Store, json: bool) -> Result<Found> {
         let Some(id) = &self.id else {
-            return Ok(Found::Several(store.latest_attempts(LATEST)?));
+            let usual = if json || self.all { u32::MAX } else { LATEST };
+            let attempts = store.latest_attempts(self.limit.unwrap_or(usual))?;
+            let more = store.count_attempts()?.saturating_sub(attempts.len());
+            return Ok(Found::Several { attempts, more });
         };
         if AttemptId::is_prefix(id) {
+            if self.limit.is_some() || self.all {
+                return Err(anyhow!("`{id}` is one session: there is no list to limit"))
+                    .hint("name a task, or nothing, to list sessions");
+            }
             return Ok(Found::One(Box::new(store.attempt(id)?)));
         }
         let task = store.find_task(id)?;
@@ -68,14 +81,17 @@ impl Selection {
             Some(last) if self.raw || self.number.is_some() => Ok(Found::One(Box::new(last))),
             Some(last) => {
                 attempts.push(last);
-                Ok(Found::Several(attempts))
+                let limit = self.limit.map_or(usize::MAX, |limit| limit as usize);
+                let more = attempts.len().saturating_sub(limit);
+                attempts.drain(..more);
+                Ok(Found::Several { attempts, more })
             }
             None if self.number.is_some() => {
                 Err(anyhow!("`{task}` has no attempt {}", self.number.unwrap_or_default()))
                     .hint(format!("`ralph logs {task}` shows those it has"))
             }
             None if self.raw => Err(anyhow!("nobody has worked on `{task}` yet")),
-            None => Ok(Found::Several(attempts)),
+            None => Ok(Found::Several { attempts, more: 0 }),
         }
     }
 }
