@@ -117,7 +117,7 @@ pub trait Listener {
     /// That is all for the moment. It is said once a second at least.
     fn caught_up(&mut self);
 
-    /// The agent was asked to stop, and has the time to clean up.
+    /// The program was interrupted, and has all the time it needs to clean up.
     fn interrupted(&mut self) {}
 
     /// Whether what it shows can't be written any more. A session that is not in a terminal of its own

@@ -36,6 +36,21 @@ impl Program {
     }
 }
 
+impl Program {
+    /// What it is called when ralph speaks of it: the name of its file, and not `env`.
+    pub fn called(&self) -> String {
+        let file = |name: &OsStr| {
+            let file = Path::new(name).file_name().unwrap_or(name);
+            file.to_string_lossy().into_owned()
+        };
+        let is_name = |word: &&OsString| !word.as_encoded_bytes().contains(&b'=');
+        match file(&self.name).as_str() {
+            "env" => self.arguments.iter().find(is_name).map_or("env".to_owned(), |it| file(it)),
+            name => name.to_owned(),
+        }
+    }
+}
+
 impl From<OsString> for Program {
     fn from(name: OsString) -> Program {
         Program { name, arguments: Vec::new() }
@@ -74,6 +89,10 @@ mod tests {
             ("'./my agent' --flag", &["./my agent", "--flag"]),
         ] {
             assert_eq!(parse(text).unwrap(), words, "{text}");
+        }
+        for (text, called) in [("claude", "claude"), ("/a/b -x", "b"), ("env X=1 ./c d", "c")] {
+            let program = Program::parse(text, "/bin".as_ref(), directory.path()).unwrap();
+            assert_eq!(program.called(), called, "{text}");
         }
         let error = parse("claude 'x").unwrap_err().to_string();
         assert_eq!(error, "the command `claude 'x` has a quote that is not closed");

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::process::getpgrp;
 use rustix::stdio::{stdin, stdout};
 use rustix::termios::{
-    OptionalActions, Termios, Winsize, isatty, tcgetattr, tcgetwinsize, tcsetattr,
+    OptionalActions, Termios, Winsize, isatty, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr,
 };
 
 /// The size of a terminal that does not tell.
@@ -49,6 +50,12 @@ impl SavedTerminal {
         }
         self.restore();
     }
+}
+
+/// Whether this process is in the foreground of the terminal on its stdin. Others who read the terminal
+/// or change its modes are stopped by the system.
+pub fn is_in_foreground() -> bool {
+    tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp())
 }
 
 /// The terminal while every key is handed on as it is. When this is dropped, by whatever way, the

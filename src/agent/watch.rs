@@ -37,7 +37,7 @@ pub enum EndedBy {
 /// What a person can ask of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
-    /// Stop, but clean up first. Who asks twice means at once.
+    /// Stop, but clean up first, for as long as that takes. A second interrupt means at once.
     Interrupt,
     /// Stop at once.
     Kill,
@@ -58,9 +58,20 @@ pub(super) struct Watch {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
     No,
-    Asked { why: EndedBy, kill_at: Instant },
-    Killed { why: EndedBy, sweep_at: Instant },
-    Swept { why: EndedBy, leave_at: Instant },
+    /// A person has interrupted it. It has all the time it needs: a second interrupt kills it.
+    Interrupted,
+    Asked {
+        why: EndedBy,
+        kill_at: Instant,
+    },
+    Killed {
+        why: EndedBy,
+        sweep_at: Instant,
+    },
+    Swept {
+        why: EndedBy,
+        leave_at: Instant,
+    },
 }
 
 /// What is to be done with a session whose time is over.
@@ -117,14 +128,13 @@ impl Watch {
     /// A person asks for an end: an interrupt lets the agent finish in its own time, a second one
     /// does not.
     pub(super) fn requested(&mut self, request: Request, now: Instant) -> Order {
-        let why = EndedBy::Request;
         match (request, self.ending) {
             (Request::Interrupt, Ending::No) => {
-                self.ending = Ending::Asked { why, kill_at: now + self.limits.exit_grace };
+                self.ending = Ending::Interrupted;
                 Order::Interrupt
             }
             (Request::Interrupt | Request::Kill, _) => {
-                self.ending = Ending::Killed { why, sweep_at: now + GRACE };
+                self.ending = Ending::Killed { why: EndedBy::Request, sweep_at: now + GRACE };
                 Order::Kill
             }
         }
@@ -134,6 +144,7 @@ impl Watch {
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self.ending {
             Ending::No => self.next_limit().map(|(at, _)| at),
+            Ending::Interrupted => None,
             Ending::Asked { kill_at, .. } => Some(kill_at),
             Ending::Killed { sweep_at, .. } => Some(sweep_at),
             Ending::Swept { leave_at, .. } => Some(leave_at),
@@ -156,7 +167,10 @@ impl Watch {
                 Some(Action::Sweep)
             }
             Ending::Swept { leave_at, .. } if leave_at <= now => Some(Action::Leave),
-            Ending::Asked { .. } | Ending::Killed { .. } | Ending::Swept { .. } => None,
+            Ending::Interrupted
+            | Ending::Asked { .. }
+            | Ending::Killed { .. }
+            | Ending::Swept { .. } => None,
         }
     }
 
@@ -164,6 +178,7 @@ impl Watch {
     pub(super) fn ended_by(&self) -> EndedBy {
         match self.ending {
             Ending::No => EndedBy::Itself,
+            Ending::Interrupted => EndedBy::Request,
             Ending::Asked { why, .. } | Ending::Killed { why, .. } | Ending::Swept { why, .. } => {
                 why
             }
@@ -260,11 +275,12 @@ mod tests {
     }
 
     #[test]
-    fn a_request_comes_before_any_limit() {
-        let (mut watch, start) = watch(None);
+    fn after_one_interrupt_no_limit_holds_any_more() {
+        let (mut watch, start) = watch(Some(30));
         assert_eq!(watch.requested(Request::Interrupt, start), Order::Interrupt);
-        assert_eq!(watch.expire(start + after(9)), None);
-        assert_eq!(watch.expire(start + after(10)), Some(Action::Order(Order::Kill)));
+        watch.see(&finished(), start + after(1));
+        assert_eq!(watch.deadline(), None);
+        assert_eq!(watch.expire(start + after(1_000_000)), None);
         assert_eq!(watch.ended_by(), EndedBy::Request);
     }
 

@@ -106,7 +106,7 @@ impl View for Notifying<'_> {
         self.view.tick(now, activity)
     }
 
-    fn interrupted(&mut self) -> io::Result<()> {
-        self.view.interrupted()
+    fn interrupted(&mut self, program: &str) -> io::Result<()> {
+        self.view.interrupted(program)
     }
 }

@@ -146,7 +146,7 @@ impl Audience<'_> {
         let clock = self.setup.clock();
         let mailbox = Mailbox::new();
         let listens = self.keys_are_ours && is_watched(self.show);
-        let keyboard = listens.then(|| Keyboard::listen(&self.places.pause)).flatten();
+        let keyboard = listens.then(|| Keyboard::listen(&self.places.pause)).transpose()?;
         match &keyboard {
             Some(keyboard) => {
                 forward_signals(&mailbox, self.keys_are_ours, keyboard.restorer())?;

@@ -17,6 +17,7 @@ use crate::engine::forward_signals;
 use crate::event::AgentEvent;
 use crate::hint::HintExt;
 use crate::settings::Settings;
+use crate::ui::run::waiting_for;
 use crate::ui::session::SessionView;
 
 /// A session that is ready to begin, with its files.
@@ -93,7 +94,8 @@ impl Conversation {
             deadline: None,
         };
         let view = SessionView::new(setup.terminal(), &self.session.directory);
-        let mut screen = Screen { view, out, setup };
+        let program = self.session.program.called();
+        let mut screen = Screen { view, out, setup, program };
         found(agent::converse(invocation, limits, &mailbox, &mut std::io::sink(), &mut screen))
     }
 }
@@ -108,6 +110,8 @@ struct Screen<'a> {
     view: SessionView,
     out: &'a mut dyn Write,
     setup: &'a Setup,
+    /// What the agent is called.
+    program: String,
 }
 
 impl Listener for Screen<'_> {
@@ -121,7 +125,7 @@ impl Listener for Screen<'_> {
 
     fn interrupted(&mut self) {
         let _ = self.view.close(self.out).and_then(|()| self.out.flush());
-        self.setup.say("waiting for claude to finish; Ctrl+C again to kill it");
+        self.setup.say(&waiting_for(&self.program));
     }
 }
 

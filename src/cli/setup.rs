@@ -184,10 +184,11 @@ impl Setup {
         Ok(matches!(answer.as_str(), "y" | "Y" | "yes" | "Yes"))
     }
 
-    /// Asks the person at the terminal. Without a terminal that is refused, and `otherwise` says what
-    /// to do instead.
+    /// Asks the person at the terminal. Without one, and in the background, that is refused, and
+    /// `otherwise` says what to do instead.
     pub(super) fn ask(&self, question: &str, otherwise: &str) -> Result<String> {
-        if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        let has_terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
+        if !has_terminal || !agent::is_in_foreground() {
             return Err(anyhow!(Refused::Question)).hint(otherwise);
         }
         write!(io::stderr(), "{question} ")?;

@@ -263,7 +263,7 @@ impl<'a> Helm<'a> {
         let held = self.hold(invocation, stance)?;
         let (limits, mailbox) = (self.agent.limits(self.time_left()), self.mailbox);
         let converse = if self.agent.plain { agent::converse_in_text } else { agent::converse };
-        let report = self.listening(activity, |listener| {
+        let report = self.listening(activity, &self.agent.name(), |listener| {
             converse(&held.invocation, limits, mailbox, log, listener)
         })?;
         self.pay(&report.facts);
@@ -290,7 +290,7 @@ impl<'a> Helm<'a> {
         activity: Activity,
     ) -> Result<command::Ended> {
         let (root, path, mailbox) = (&self.places.root, &self.agent.path, self.mailbox);
-        self.listening(activity, |listener| {
+        self.listening(activity, "the command", |listener| {
             command::run(command, root, path, timeout, mailbox, listener)
         })
     }
@@ -311,10 +311,11 @@ impl<'a> Helm<'a> {
         }
     }
 
-    /// Runs something that a view listens to.
+    /// Runs something that a view listens to, and that is called `program` there.
     fn listening<T>(
         &mut self,
         activity: Activity,
+        program: &str,
         run: impl FnOnce(&mut dyn Listener) -> Result<T>,
     ) -> Result<T> {
         let mut relay = Relay {
@@ -323,6 +324,7 @@ impl<'a> Helm<'a> {
             run: self.run,
             iteration: self.used.iterations,
             activity,
+            program,
             broken: self.broken.take(),
         };
         let result = run(&mut relay);

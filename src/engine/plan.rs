@@ -102,6 +102,11 @@ pub struct Places {
 }
 
 impl AgentPlan {
+    /// What the agent is called when ralph speaks of it: the name of its program.
+    pub(super) fn name(&self) -> String {
+        self.program.called()
+    }
+
     /// What it may do without asking.
     pub(super) fn permission(&self) -> Permission {
         self.cage.permission(&self.allowed_tools)

@@ -19,6 +19,8 @@ pub(super) struct Relay<'a> {
     pub(super) run: RunId,
     pub(super) iteration: u32,
     pub(super) activity: Activity,
+    /// What the person is told to wait for after an interrupt.
+    pub(super) program: &'a str,
     /// Why the view can't write any more.
     pub(super) broken: Option<io::Error>,
 }
@@ -88,7 +90,7 @@ impl Listener for Relay<'_> {
 
     fn interrupted(&mut self) {
         if self.broken.is_none() {
-            let shown = self.view.interrupted();
+            let shown = self.view.interrupted(self.program);
             self.note(shown);
         }
     }

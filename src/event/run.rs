@@ -343,8 +343,8 @@ pub trait View {
         Ok(())
     }
 
-    /// The agent was asked to stop and has the time to clean up.
-    fn interrupted(&mut self) -> io::Result<()> {
+    /// `program` was interrupted, and has all the time it needs to clean up.
+    fn interrupted(&mut self, _program: &str) -> io::Result<()> {
         Ok(())
     }
 }

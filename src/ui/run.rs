@@ -349,9 +349,9 @@ impl<W: Write> View for RunView<W> {
         self.out.flush()
     }
 
-    fn interrupted(&mut self) -> io::Result<()> {
+    fn interrupted(&mut self, program: &str) -> io::Result<()> {
         self.session.close(&mut self.out)?;
-        writeln!(self.out, "waiting for claude to finish; Ctrl+C again to kill it")?;
+        writeln!(self.out, "{}", waiting_for(program))?;
         self.out.flush()
     }
 }
@@ -360,6 +360,11 @@ impl<W: Write> Drop for RunView<W> {
     fn drop(&mut self) {
         let _ = self.out.out.clear().and_then(|()| self.out.flush());
     }
+}
+
+/// What a person is told who has interrupted `program` once.
+pub fn waiting_for(program: &str) -> String {
+    format!("Waiting for {} to finish; press Ctrl+C again to kill it", flat(program))
 }
 
 /// Commits and what they changed, in words.

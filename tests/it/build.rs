@@ -174,7 +174,10 @@ fn interrupted_half_way(project: &Project) {
     kill_process(Pid::from_raw(running.id().cast_signed()).unwrap(), Signal::INT).unwrap();
     let (status, lines, stderr) = running.finish();
     assert_eq!(status.code(), Some(130), "{lines:?} {stderr}");
-    assert!(stderr.contains("waiting for claude to finish; Ctrl+C again to kill it"), "{stderr}");
+    assert!(
+        stderr.contains("Waiting for fake-claude to finish; press Ctrl+C again to kill it"),
+        "{stderr}"
+    );
     assert!(stderr.contains("interrupted: 2 tasks kept"), "{stderr}");
     assert_nothing_left(project);
 }

@@ -11,6 +11,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::harness::{Project, check_rules, wait_until};
 use crate::terminal::Terminal;
 
+const CTRL_BACKSLASH: &str = "\x1c";
+
 /// Where a run can be when it is stopped.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Phase {
@@ -77,6 +79,7 @@ impl Way {
 fn prepare(phase: Phase, deaf: bool) -> (Project, Command) {
     let project = Project::new();
     let task = project.add(["Do it"]);
+    let trap = if deaf { "trap '' INT TERM; " } else { "" };
     let deaf = if deaf { "ignore SIGINT | ignore SIGTERM | " } else { "" };
     let hang = format!("{deaf}orphan-setsid | write left.txt x | say ready | hang");
     let far = "limit five_hour 32503680000";
@@ -95,8 +98,8 @@ fn prepare(phase: Phase, deaf: bool) -> (Project, Command) {
     project.git_init();
     match phase {
         Phase::VerifyingByCommand => {
-            let line = "[verify]\ncommands = [\"setsid sleep 600 & trap '' INT; touch ../begun; sleep 600\"]\n";
-            project.write(".ralph.toml", line);
+            let command = format!("setsid sleep 600 & {trap}touch ../begun; sleep 600");
+            project.write(".ralph.toml", format!("[verify]\ncommands = [\"{command}\"]\n"));
         }
         Phase::Paused => drop(project.write(".ralph-pause", "")),
         Phase::Idle => {
@@ -244,6 +247,7 @@ fn while_it_pushes() {
 fn by_keys_on_a_terminal() {
     for phase in PHASES {
         stop_by_keys(phase, "\x03", "");
+        stop_by_keys(phase, CTRL_BACKSLASH, "");
         // Elsewhere the first one ends the run, and a second would be for the shell.
         if phase.has_session() {
             stop_by_keys(phase, "\x03\x03", "");
@@ -261,7 +265,7 @@ fn by_keys_where_agents_have_terminals_and_none_has_one_just_now() {
 
 fn stop_by_keys(phase: Phase, keys: &str, flag: &str) {
     let context = format!("{phase:?} {keys:?} {flag}");
-    let (project, command) = prepare(phase, keys.len() > 1);
+    let (project, command) = prepare(phase, keys != "\x03");
     let mut terminal = Terminal::shell(&command);
     let (before, after) = (project.base().join("before"), project.base().join("after"));
     let arguments: Vec<String> =
@@ -304,7 +308,27 @@ fn the_first_interrupt_says_what_the_second_will_do() {
     kill_process(Pid::from_raw(running.id().cast_signed()).unwrap(), Signal::INT).unwrap();
     let (status, lines, _) = running.finish();
     assert_eq!(status.code(), Some(130));
-    let said = "waiting for claude to finish; Ctrl+C again to kill it";
+    let said = "Waiting for fake-claude to finish; press Ctrl+C again to kill it";
     assert!(lines.iter().any(|line| line == said), "{lines:?}");
     project.assert_nothing_left();
+}
+
+#[test]
+fn after_the_first_interrupt_a_clean_up_takes_as_long_as_it_takes() {
+    for arguments in [&["run", "--no-verify"][..], &["loop", "-a", "2", "x"]] {
+        let (project, _) = prepare(Phase::Working, false);
+        project.write(".ralph.toml", "[agent]\nexit_grace_secs = 0\n");
+        let script = "ignore SIGINT | say ready | wait-file go | say cleaned up";
+        let running = project.start(project.ralph_with(script, arguments));
+        while !running.next_line().unwrap().contains("ready") {}
+        kill_process(Pid::from_raw(running.id().cast_signed()).unwrap(), Signal::INT).unwrap();
+        while !running.next_line().unwrap().contains("press Ctrl+C again") {}
+        // Without a result a session is over at once when nothing waits for it.
+        std::thread::sleep(Duration::from_millis(200));
+        project.write("go", "");
+        let (status, lines, stderr) = running.finish();
+        assert_eq!(status.code(), Some(130), "{lines:?} {stderr}");
+        assert!(lines.iter().any(|line| line.contains("cleaned up")), "{lines:?}");
+        project.assert_nothing_left();
+    }
 }

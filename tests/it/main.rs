@@ -13,6 +13,7 @@ mod guards;
 mod harness;
 mod interrupts;
 mod interview;
+mod jobs;
 mod killed;
 mod limits;
 mod logs;

@@ -506,7 +506,7 @@ fn interrupted(script: &str, signals: &[Signal]) -> (Project, Vec<String>, std::
 #[test]
 fn the_first_interrupt_lets_claude_clean_up_and_says_so() {
     let (_, lines, _) = interrupted("touch .ralph-ding | say ready | hang", &[Signal::INT]);
-    let said = "waiting for claude to finish; Ctrl+C again to kill it";
+    let said = "Waiting for fake-claude to finish; press Ctrl+C again to kill it";
     assert!(lines.iter().any(|line| line == said), "{lines:?}");
     assert!(!lines.iter().any(|line| line.contains("━━ 2/5")), "{lines:?}");
 }

@@ -537,7 +537,7 @@ fn the_terminal_is_as_before_after_keys_that_end_it() {
 
 #[test]
 fn the_terminal_is_as_before_after_signals() {
-    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::ABORT] {
         as_before("raw-mode | say ready | hang", &[], |shell| {
             shell.wait_for("ready");
             send(child_of(shell.id()), signal);

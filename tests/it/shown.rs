@@ -137,7 +137,7 @@ fn keys_and_signals_stop_a_run_whose_agent_has_the_terminal() {
     let deaf = "ignore SIGINT | ignore SIGTERM | orphan-setsid | say ready | no-result | hang";
     let polite = "orphan-setsid | say ready | no-result | hang";
     for mode in ["--pty", "--observe"] {
-        for stop in ["ctrl-c twice", "ctrl-\\", "INT", "TERM", "HUP"] {
+        for stop in ["ctrl-c twice", "ctrl-\\", "INT", "TERM", "HUP", "QUIT"] {
             let (project, task) = one_task();
             let script = if stop == "ctrl-\\" { deaf } else { polite };
             let flags = [mode, "--idle-timeout", "0"];
@@ -165,6 +165,7 @@ fn keys_and_signals_stop_a_run_whose_agent_has_the_terminal() {
                     let signal = match signal {
                         "INT" => Signal::INT,
                         "TERM" => Signal::TERM,
+                        "QUIT" => Signal::QUIT,
                         _ => Signal::HUP,
                     };
                     rustix::process::kill_process(ralph(), signal).unwrap();
