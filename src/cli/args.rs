@@ -47,7 +47,8 @@ pub(super) enum Command {
     ///
     /// Claims the next ready task, has a fresh Claude work on it, checks what it says it did, records it,
     /// and goes on until everything is done, a limit is reached, or you stop it. Ctrl+C lets Claude
-    /// clean up, twice kills it; nothing is lost either way.
+    /// clean up, twice kills it; nothing is lost either way. A file .ralph-done (at most two directories
+    /// down) ends the run after the current session.
     Run(Box<RunArgs>),
     /// Run the same prompt again and again, without a DAG
     ///

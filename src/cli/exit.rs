@@ -46,7 +46,7 @@ pub(super) const TABLE: &str = "Exit codes:
     2  usage error, or confirmation needed but no terminal to ask on
     3  a limit was reached: iterations, time or cost
     4  stuck: the remaining tasks can't become ready, or there are no tasks
-  130  interrupted: by a signal, or the reader of a run's output is gone";
+  130  interrupted: by a signal or .ralph-done, or the reader of a run's output is gone";
 
 #[cfg(test)]
 mod tests {

@@ -194,7 +194,7 @@ fn exit(end: &RunEnd) -> Exit {
         RunEnd::Failed | RunEnd::Failure | RunEnd::Refused(_) => Exit::Error,
         RunEnd::Limit(_) => Exit::Limit,
         RunEnd::Stuck(_) | RunEnd::Empty => Exit::Stuck,
-        RunEnd::Interrupted | RunEnd::Unheard => Exit::Interrupted,
+        RunEnd::Interrupted | RunEnd::Stopped(_) | RunEnd::Unheard => Exit::Interrupted,
     }
 }
 

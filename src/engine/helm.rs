@@ -13,6 +13,7 @@ use super::clock::Clock;
 use super::command;
 use super::plan::{AgentPlan, Places, TerminalPlan};
 use super::relay::Relay;
+use super::sentinels::DONE;
 use super::stop::{Bounds, Used};
 use crate::agent::sandbox::{Held, Stance};
 use crate::agent::{
@@ -36,6 +37,8 @@ const PUSH: Duration = Duration::from_secs(120);
 pub(super) enum Break {
     Interrupted,
     OutOfTime,
+    /// The file was made that ends a run.
+    Asked,
 }
 
 /// What steers a run.
@@ -129,6 +132,9 @@ impl<'a> Helm<'a> {
         let time = self.time_left().map_or(time, |left| left.min(time));
         if self.clock.wait(self.mailbox, time).is_some() {
             return Some(Break::Interrupted);
+        }
+        if self.places.root.join(DONE).exists() {
+            return Some(Break::Asked);
         }
         self.is_out_of_time().then_some(Break::OutOfTime)
     }

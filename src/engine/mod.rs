@@ -32,6 +32,7 @@ mod verify;
 
 use std::collections::HashSet;
 use std::fmt;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -44,6 +45,7 @@ use git::Git;
 use heartbeat::Heartbeat;
 use helm::Helm;
 use model::Record;
+use sentinels::Sentinels;
 
 pub use checklist::Checklist;
 #[cfg(feature = "test-programs")]
@@ -79,6 +81,8 @@ pub enum RunEnd {
     Empty,
     /// A person ended it.
     Interrupted,
+    /// This file asked for it.
+    Stopped(String),
     /// The agent said that it must stop.
     Failure,
     /// The API refuses, and waiting would not help.
@@ -97,6 +101,7 @@ impl RunEnd {
             RunEnd::Stuck(_) => "stuck",
             RunEnd::Empty => "empty",
             RunEnd::Interrupted => "interrupted",
+            RunEnd::Stopped(_) => "stopped",
             RunEnd::Failure => "failure",
             RunEnd::Refused(_) => "refused",
             RunEnd::Unheard => "unheard",
@@ -120,6 +125,7 @@ impl fmt::Display for RunEnd {
             }
             RunEnd::Empty => f.write_str("there are no tasks"),
             RunEnd::Interrupted => f.write_str("interrupted"),
+            RunEnd::Stopped(file) => write!(f, "stopped on request: `{file}` was made"),
             RunEnd::Failure => f.write_str("the agent said that the run must stop"),
             RunEnd::Refused(trouble) => write!(f, "{trouble}"),
             RunEnd::Unheard => f.write_str("the reader of the output is gone"),
@@ -133,6 +139,8 @@ struct Engine<'a> {
     store: Store,
     helm: Helm<'a>,
     git: Option<Git>,
+    /// What asks the run to end.
+    sentinels: Sentinels,
     record: Record,
     /// Refusals of the API in a row.
     refusals: u32,
@@ -187,18 +195,19 @@ pub fn run(
     Scratch::sweep(&plan.places.temporary);
     let _heartbeat = Heartbeat::start(store.path(), run);
     let helm = Helm::new(&plan.agent, &plan.places, plan.bounds, mailbox, clock, view, run);
-    let mut engine = Engine::new(store, plan, helm);
+    let mut engine = Engine::new(store, plan, helm, Sentinels::of_a_run(&plan.places.root));
     let end = engine.go();
     engine.close(end)
 }
 
 impl<'a> Engine<'a> {
-    fn new(store: Store, plan: &'a Plan, helm: Helm<'a>) -> Engine<'a> {
+    fn new(store: Store, plan: &'a Plan, helm: Helm<'a>, sentinels: Sentinels) -> Engine<'a> {
         Engine {
             plan,
             store,
             helm,
             git: Git::find(&plan.places.root),
+            sentinels,
             record: Record::default(),
             refusals: 0,
             head: None,
@@ -239,12 +248,20 @@ impl<'a> Engine<'a> {
         let end = match self.plan.bounds.reached(&self.helm.used()) {
             Some(reached) => RunEnd::Limit(reached),
             None if is_unheard => RunEnd::Unheard,
-            None => return Ok(None),
+            None => match self.sentinels.found() {
+                Some(file) => RunEnd::Stopped(self.name_of(&file)),
+                None => return Ok(None),
+            },
         };
         // A run that has reached its goal as well has ended by that.
         let counts = self.store.counts(&self.plan.target)?;
         let is_done = counts.total > 0 && counts.done == counts.total;
         Ok(Some(if is_done { RunEnd::Done } else { end }))
+    }
+
+    /// What a file is called in the project.
+    fn name_of(&self, file: &Path) -> String {
+        file.strip_prefix(&self.plan.places.root).unwrap_or(file).display().to_string()
     }
 
     /// What to do when nothing can be claimed: wait for others, or end.

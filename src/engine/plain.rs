@@ -15,7 +15,7 @@ use super::helm::{Break, Helm};
 use super::limits::{Reaction, react};
 use super::lock::TreeLock;
 use super::plan::{AgentPlan, Places};
-use super::sentinels::{DING, Sentinels};
+use super::sentinels::{DING, DONE, Sentinels};
 use super::stop::{Bounds, Reached};
 use super::totals::Totals;
 use super::{Finished, RunEnd};
@@ -141,7 +141,7 @@ pub fn run_loop(
         plan,
         helm,
         git: Git::find(&plan.places.root),
-        sentinels: Sentinels::watch(&plan.places.root),
+        sentinels: Sentinels::of_a_loop(&plan.places.root),
         head: None,
         refusals: 0,
         totals: Totals::default(),
@@ -190,8 +190,16 @@ impl Plain<'_> {
                 None => self.helm.wait_between(self.plan.pause),
             };
             if let Some(reason) = broken_off {
-                return Ok(reason.into());
+                return Ok(self.broken_off(reason));
             }
+        }
+    }
+
+    /// How the loop ends whose wait was broken off. What asks a run to end completes a loop.
+    fn broken_off(&self, reason: Break) -> RunEnd {
+        match reason {
+            Break::Asked => RunEnd::Signalled(format!("`{DONE}` was made")),
+            Break::Interrupted | Break::OutOfTime => reason.into(),
         }
     }
 
@@ -201,7 +209,7 @@ impl Plain<'_> {
             return Some(RunEnd::Interrupted);
         }
         if !is_unheard && let Some(reason) = self.helm.pause() {
-            return Some(reason.into());
+            return Some(self.broken_off(reason));
         }
         let reached = self.plan.bounds.reached(&self.helm.used());
         reached.map(RunEnd::Limit).or(is_unheard.then_some(RunEnd::Unheard))
@@ -485,6 +493,7 @@ impl From<Break> for RunEnd {
         match reason {
             Break::Interrupted => RunEnd::Interrupted,
             Break::OutOfTime => RunEnd::Limit(Reached::Time),
+            Break::Asked => RunEnd::Stopped(DONE.to_owned()),
         }
     }
 }

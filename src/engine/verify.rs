@@ -80,7 +80,7 @@ impl Engine<'_> {
                         Reaction::Wait { until } | Reaction::Cap { until, .. } => {
                             match self.helm.wait_for_the_api(&trouble, until) {
                                 None => continue,
-                                Some(Break::Interrupted) => Checked::Interrupted,
+                                Some(Break::Interrupted | Break::Asked) => Checked::Interrupted,
                                 Some(Break::OutOfTime) => Checked::OutOfTime,
                             }
                         }

@@ -534,6 +534,19 @@ fn the_pause_between_iterations_can_be_interrupted() {
     project.assert_nothing_left();
 }
 
+#[test]
+fn a_completion_file_that_is_made_in_the_pause_completes_the_loop() {
+    let project = bare();
+    let mut command = loop_command(&project, &["say ready"], &["-a", "5"]);
+    command.env("RALPH_LOOP_PAUSE_SECS", "1");
+    let running = project.start(command);
+    while !running.next_line().expect("it has ended").contains("iteration complete") {}
+    project.write(".ralph-done", "");
+    let (status, lines, _) = running.finish();
+    assert_eq!(status.code(), Some(0), "{lines:?}");
+    assert_no_sentinel(&project);
+}
+
 // At the terminal.
 
 #[test]

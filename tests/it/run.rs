@@ -605,6 +605,26 @@ fn what_failed_before_is_asked_about_reset_or_refused() {
     assert_eq!(output.stderr(), format!("reset {task}\n"));
 }
 
+#[test]
+fn a_run_that_is_asked_to_end_does_so_after_its_session() {
+    let project = Project::new();
+    project.add_lines("{\"title\": \"T\"}\n".repeat(3));
+    fs::create_dir(project.root().join("a")).unwrap();
+    // One of an earlier run does not count.
+    project.write("a/.ralph-done", "");
+    let output = run(&project, &["done", "touch a/.ralph-done | done"], &["--no-verify"]);
+    assert_code(&output, 130);
+    let shown = output.stdout();
+    assert!(shown.contains("stopped on request: `a/.ralph-done` was made"), "{shown}");
+    assert!(shown.contains("Next: ralph run"), "{shown}");
+    assert_eq!(project.ralph(["status", "--json"]).json()["done"], 2);
+    assert!(!project.root().join("a/.ralph-done").exists());
+
+    let output = run(&project, &["touch .ralph-done | done"], &["--no-verify"]);
+    assert_code(&output, 0);
+    assert!(!project.root().join(".ralph-done").exists());
+}
+
 // Models, skills and what an agent is told.
 
 #[test]

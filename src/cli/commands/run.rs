@@ -142,9 +142,11 @@ fn next(finished: &Finished, target: Option<&str>) -> Option<String> {
             None => "ralph status".to_owned(),
         }),
         RunEnd::Empty => Some("ralph task add TITLE, or ralph feature spec NAME".to_owned()),
-        RunEnd::Limit(_) | RunEnd::Interrupted | RunEnd::Failure | RunEnd::Refused(_) => {
-            Some(again)
-        }
+        RunEnd::Limit(_)
+        | RunEnd::Interrupted
+        | RunEnd::Stopped(_)
+        | RunEnd::Failure
+        | RunEnd::Refused(_) => Some(again),
     }
 }
 
