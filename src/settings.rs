@@ -83,6 +83,8 @@ pub struct AgentSettings {
     pub background_tasks: bool,
     /// The tools it may use without asking where no sandbox holds it.
     pub allowed_tools: Vec<String>,
+    /// The MCP servers of unattended sessions: `none`, `project`, `all`, or a file.
+    pub mcp: String,
     /// How long it may print nothing; `None` is for ever.
     pub silence_timeout: Option<Duration>,
     /// How long its process may stay after its final result.
@@ -371,6 +373,7 @@ impl Entries {
                 command: self.get("agent.command"),
                 background_tasks: self.get("agent.background_tasks"),
                 allowed_tools: self.get("agent.allowed_tools"),
+                mcp: self.get("agent.mcp"),
                 silence_timeout: self.timeout("agent.silence_timeout_secs"),
                 exit_grace: self.seconds("agent.exit_grace_secs"),
             },

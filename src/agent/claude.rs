@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use super::mcp::ServerFlags;
 use super::program::Program;
 
 /// The variables by which Claude Code knows that it runs inside itself, and as whose child.
@@ -20,7 +21,7 @@ const NESTING: [&str; 9] = [
 
 /// Without this every MCP server that the user or the project names is started, for a verifier too, whose
 /// tools it would add to; in a terminal it may be asked whether to, where nobody answers.
-const NO_SERVERS: &str = "--strict-mcp-config";
+const NO_OTHER_SERVERS: &str = "--strict-mcp-config";
 
 /// By this variable the processes of an attempt are known.
 pub const ATTEMPT_VARIABLE: &str = "RALPH_ATTEMPT_ID";
@@ -81,6 +82,8 @@ pub struct Session {
     pub background_tasks: bool,
     /// What it may cost, in USD.
     pub budget_usd: Option<f64>,
+    /// The MCP servers it has where it works alone.
+    pub servers: ServerFlags,
 }
 
 /// What a session on a task knows of itself.
@@ -159,7 +162,7 @@ impl Session {
             let mode = if attended { "manual" } else { "dontAsk" };
             invocation.arguments.extend(["--permission-mode".into(), mode.into()]);
         }
-        invocation.arguments.push(NO_SERVERS.into());
+        self.name_servers(&mut invocation);
         permission.grant(&mut invocation);
         self.keep_in_front(&mut invocation);
         invocation.arguments.extend(["--".into(), opening.into()]);
@@ -183,7 +186,8 @@ impl Session {
     pub fn verify(&self, prompt: PathBuf) -> Invocation {
         const TOOLS: &str = "Bash,Read,Glob,Grep";
         let allowed = TOOLS.split(',').map(str::to_owned).collect();
-        let mut invocation = self.unattended(prompt, &Permission::Tools(allowed));
+        let alone = Session { servers: ServerFlags::None, ..self.clone() };
+        let mut invocation = alone.unattended(prompt, &Permission::Tools(allowed));
         // To allow is only to approve beforehand: what may not be used must not exist.
         invocation.arguments.extend(["--tools".into(), TOOLS.into()]);
         invocation.arguments.push("--no-session-persistence".into());
@@ -199,10 +203,10 @@ impl Session {
                 "--output-format",
                 "stream-json",
                 "--include-partial-messages",
-                NO_SERVERS,
             ]
             .map(OsString::from),
         );
+        self.name_servers(&mut invocation);
         permission.grant(&mut invocation);
         if let Some(budget) = self.budget_usd {
             invocation.arguments.extend(["--max-budget-usd".into(), format!("{budget:.4}").into()]);
@@ -210,6 +214,16 @@ impl Session {
         self.keep_in_front(&mut invocation);
         invocation.stdin = Stdin::File(prompt);
         invocation
+    }
+
+    fn name_servers(&self, invocation: &mut Invocation) {
+        if let ServerFlags::File(file) = &self.servers {
+            // It takes all that follows, up to the next option.
+            invocation.arguments.extend(["--mcp-config".into(), file.into()]);
+        }
+        if self.servers != ServerFlags::All {
+            invocation.arguments.push(NO_OTHER_SERVERS.into());
+        }
     }
 
     /// Nobody would wait for what goes on in the background.
@@ -279,6 +293,7 @@ mod tests {
             iteration: Some(3),
             background_tasks: false,
             budget_usd: None,
+            servers: ServerFlags::None,
         }
     }
 
@@ -402,15 +417,34 @@ mod tests {
     }
 
     #[test]
-    fn work_starts_no_server_and_an_interview_leaves_that_to_the_person() {
-        let (session, prompt) = (session(), PathBuf::from("/tmp/prompt.md"));
-        let starts_none =
-            |invocation: Invocation| invocation.arguments.contains(&NO_SERVERS.into());
-        assert!(starts_none(session.work(prompt.clone(), &Permission::Everything)));
-        assert!(starts_none(session.verify(prompt)));
-        let everything = Permission::Everything;
-        assert!(starts_none(session.show("x", Path::new("/x.json"), &everything, false)));
-        assert!(!starts_none(session.interview("x")));
+    fn work_has_the_servers_it_is_given_a_verifier_none_and_an_interview_leaves_that_to_the_person()
+    {
+        let arguments = |invocation: Invocation| {
+            let words = invocation.arguments.iter().map(|it| it.to_string_lossy().into_owned());
+            words.collect::<Vec<_>>().join(" ")
+        };
+        let (prompt, everything) = (PathBuf::from("/tmp/prompt.md"), Permission::Everything);
+        let work = |servers: ServerFlags| {
+            let session = Session { servers, ..session() };
+            let shown = session.show("x", Path::new("/x.json"), &everything, false);
+            [arguments(session.work(prompt.clone(), &everything)), arguments(shown)]
+        };
+        let given = ServerFlags::File("/tmp/mcp.json".into());
+        for words in work(ServerFlags::None) {
+            assert!(words.contains("--strict-mcp-config") && !words.contains("--mcp-config"));
+        }
+        for words in work(given.clone()) {
+            assert!(words.contains("--mcp-config /tmp/mcp.json --strict-mcp-config --"), "{words}");
+        }
+        for words in work(ServerFlags::All) {
+            assert!(!words.contains("mcp-config"), "{words}");
+        }
+        for servers in [ServerFlags::All, given] {
+            let session = Session { servers, ..session() };
+            let words = arguments(session.verify(prompt.clone()));
+            assert!(words.contains("--strict-mcp-config") && !words.contains("--mcp-config"));
+            assert!(!arguments(session.interview("x")).contains("mcp-config"));
+        }
     }
 
     #[test]

@@ -73,6 +73,7 @@ mod tests {
             iteration: None,
             background_tasks: false,
             budget_usd: None,
+            servers: Default::default(),
         };
         let (invocation, _) =
             open_in_pty(&session, prompt, &Permission::Everything, true, &scratch).unwrap();

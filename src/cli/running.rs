@@ -14,7 +14,7 @@ use super::session::absolute;
 use super::setup::Setup;
 use super::stdout::{Printed, is_broken_pipe};
 use crate::agent::sandbox::{Cage, Here, choose};
-use crate::agent::{self, Mailbox, Program};
+use crate::agent::{self, ClaudeHome, Mailbox, Program, Servers};
 use crate::engine::{
     AgentPlan, Clock, Finished, Places, RunEnd, TerminalPlan, TreeHeld, TreeLock, forward_signals,
 };
@@ -60,6 +60,7 @@ pub(super) fn agent_plan(
     Ok(AgentPlan {
         program: Program::parse(&settings.agent.command, &path, &places.root)?,
         plain: false,
+        servers: servers(settings, &places.root, setup)?,
         path,
         cage: cage(settings, places, sandbox, setup)?,
         allowed_tools: settings.agent.allowed_tools.clone(),
@@ -93,6 +94,14 @@ pub(super) fn pty_flags(args: &PtyArgs) -> Vec<Flag> {
     let idle = args.idle_timeout;
     flags.extend(idle.map(|it| Flag::new("--idle-timeout", "idle_timeout_secs", i64::from(it))));
     flags
+}
+
+/// The MCP servers of sessions here that work alone.
+pub(super) fn servers(settings: &Settings, root: &Path, setup: &Setup) -> Result<Servers> {
+    let place = |name: &str| setup.environment.var(name).map(PathBuf::from);
+    let home = place("HOME").unwrap_or("/".into());
+    let home = ClaudeHome::new(&home, place("CLAUDE_CONFIG_DIR").as_deref());
+    Servers::choose(&settings.agent.mcp, root, &home)
 }
 
 /// What holds the sessions here.

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use rustix::process::geteuid;
 
 use super::exit::Exit;
+use super::running::servers;
 use super::setup::Setup;
 use crate::agent::{
     self, EndedBy, Invocation, Listener, Mailbox, Permission, Program, ProgramNotFound, Report,
@@ -45,6 +46,7 @@ impl Conversation {
             iteration: None,
             background_tasks: settings.agent.background_tasks,
             budget_usd: None,
+            servers: servers(&settings, project.root(), setup)?.write(&scratch)?,
         };
         Ok(Conversation { session, settings, scratch })
     }

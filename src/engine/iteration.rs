@@ -142,6 +142,7 @@ impl Engine<'_> {
             &iteration.model,
             iteration.context(),
             iteration.number,
+            self.plan.agent.servers.write(&scratch)?,
         );
         session.budget_usd = self.helm.cost_left();
         Ok((scratch, session))

@@ -244,8 +244,8 @@ impl Plain<'_> {
         Some(path.strip_prefix(root).unwrap_or(path).display().to_string())
     }
 
-    fn session(&self, scratch: &Scratch) -> Session {
-        Session {
+    fn session(&self, scratch: &Scratch) -> Result<Session> {
+        Ok(Session {
             program: self.plan.agent.program.clone(),
             directory: self.plan.places.root.clone(),
             system_prompt: None,
@@ -257,12 +257,13 @@ impl Plain<'_> {
             iteration: Some(self.helm.used.iterations),
             background_tasks: self.plan.agent.background_tasks,
             budget_usd: self.helm.cost_left(),
-        }
+            servers: self.plan.agent.servers.write(scratch)?,
+        })
     }
 
     /// Leaves the terminal to the agent; what it says is between it and the person.
     fn hand_over(&mut self, prompt: &str, scratch: &Scratch) -> Result<Iteration> {
-        let session = self.session(scratch);
+        let session = self.session(scratch)?;
         self.tell_start("");
         let invocation = if self.plan.agent.plain {
             let prompt = scratch.write("prompt.md", prompt)?;
@@ -294,7 +295,7 @@ impl Plain<'_> {
 
     /// Has the agent work alone, and shows what it does.
     fn watch(&mut self, prompt: &str, scratch: &Scratch) -> Result<Iteration> {
-        let session = self.session(scratch);
+        let session = self.session(scratch)?;
         let name = self.plan.loop_id.clone().unwrap_or("loop".to_owned()).replace(['/', '\0'], "_");
         let name = format!("{name}-{}", self.helm.used.iterations);
         let (path, mut log) = agent::log::create(&self.plan.places.logs, &name, Timestamp::now())?;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::model::Strategy;
 use super::stop::Bounds;
 use crate::agent::sandbox::Cage;
-use crate::agent::{AttemptContext, Limits, Permission, Program, Session};
+use crate::agent::{AttemptContext, Limits, Permission, Program, ServerFlags, Servers, Session};
 use crate::event::Mode;
 use crate::store::Target;
 
@@ -59,6 +59,8 @@ pub struct AgentPlan {
     pub plain: bool,
     /// Its `PATH`.
     pub path: OsString,
+    /// The MCP servers it has where it works alone.
+    pub servers: Servers,
     /// What holds it.
     pub cage: Cage,
     /// The tools it may use without asking where nothing holds it.
@@ -140,6 +142,7 @@ impl Plan {
         model: &str,
         attempt: AttemptContext,
         iteration: u32,
+        servers: ServerFlags,
     ) -> Session {
         Session {
             program: self.agent.program.clone(),
@@ -153,6 +156,7 @@ impl Plan {
             iteration: Some(iteration),
             background_tasks: self.agent.background_tasks,
             budget_usd: None,
+            servers,
         }
     }
 }

@@ -24,6 +24,8 @@ pub struct Preview {
     pub title: String,
     /// The model it would use.
     pub model: String,
+    /// The MCP servers its session would have.
+    pub servers: String,
     /// What it would start.
     pub invocation: Invocation,
     /// How the agent would be told to work.
@@ -48,10 +50,12 @@ pub fn preview(store: Store, plan: &Plan, clock: &Clock) -> Result<Option<Previe
     let number = 1 + around.attempts.last().map_or(0, |attempt| attempt.number);
     let context = AttemptContext { task: task.to_string(), attempt: "a-xxxxxx".to_owned() };
     let file = |name: &str| PathBuf::from(format!("SCRATCH/{name}"));
-    let session = plan.session(file("system.md"), "SCRATCH".into(), &model, context, 1);
+    let servers = plan.agent.servers.flags("SCRATCH".as_ref());
+    let session = plan.session(file("system.md"), "SCRATCH".into(), &model, context, 1, servers);
     Ok(Some(Preview {
         task,
         title: around.task.title.clone(),
+        servers: plan.agent.servers.describe(),
         invocation: session.work(file("prompt.md"), &plan.agent.permission()),
         system: engine.instructions(task)?,
         prompt: engine.brief(&around, number),

@@ -24,6 +24,7 @@ pub(super) static KEYS: &[Key] = &[
         List,
         "Bash,Read,Edit,Write,Glob,Grep,NotebookEdit,TodoWrite,Task,WebFetch,WebSearch",
     ),
+    key("agent.mcp", Text, "project"),
     key("agent.silence_timeout_secs", Whole(0), "1800"),
     key("agent.exit_grace_secs", Whole(0), "10"),
     key("run.strategy", OneOf(Strategy::NAMES), "cost-optimized").alias("RALPH_MODEL_STRATEGY"),

@@ -94,6 +94,7 @@ fn every_key_reaches_its_setting() {
         command = "codex"
         background_tasks = true
         allowed_tools = ["Read"]
+        mcp = "servers.json"
         silence_timeout_secs = 1
         exit_grace_secs = 2
         [run]
@@ -142,6 +143,7 @@ fn every_key_reaches_its_setting() {
             allowed_tools: [
                 "Read",
             ],
+            mcp: "servers.json",
             silence_timeout: Some(
                 1s,
             ),

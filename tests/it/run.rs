@@ -625,6 +625,44 @@ fn a_run_that_is_asked_to_end_does_so_after_its_session() {
     assert!(!project.root().join(".ralph-done").exists());
 }
 
+#[test]
+fn work_has_the_servers_of_the_project_that_the_person_has_approved() {
+    let (project, task) = one_task();
+    project.write(
+        ".mcp.json",
+        r#"{"mcpServers": {"db": {"command": "db"}, "other": {"command": "x"}}}"#,
+    );
+    let dry = || project.ralph(["run", "--dry-run", "--agent", "true"]).ok();
+    assert!(dry().contains("\nmcp      none\n"), "{}", dry());
+    fs::create_dir(project.root().join(".claude")).unwrap();
+    project.write(".claude/settings.local.json", r#"{"enabledMcpjsonServers": ["db"]}"#);
+    assert!(dry().contains("\nmcp      db\n"), "{}", dry());
+    assert!(dry().contains("--mcp-config SCRATCH/mcp.json --strict-mcp-config"), "{}", dry());
+
+    // What an agent approves changes nothing for the sessions after it, and a verifier has none.
+    let (seen, saved) = (project.base().join("seen"), project.base().join("args"));
+    let script = format!(
+        "for word in $(cat {0}); do case $word in */mcp.json) cat $word;; esac; done >> {1}; echo >> {1}\n\
+         echo '{{\"enableAllProjectMcpServers\": true}}' > .claude/settings.local.json\n",
+        saved.display(),
+        seen.display()
+    );
+    let look = project.base().join("look.sh");
+    fs::write(&look, script).unwrap();
+    let look = format!("save-args {} | run sh {}", saved.display(), look.display());
+    let (worker, verifier) =
+        (format!("{look} | done"), format!("{look} | say <verify-fail>no</verify-fail>"));
+    let output = run(&project, &[&worker, &verifier, &worker, PASS], &[]);
+    assert_code(&output, 0);
+    assert_eq!(status(&project, &task), "done");
+    let db = r#"{"mcpServers":{"db":{"command":"db"}}}"#;
+    assert_eq!(fs::read_to_string(seen).unwrap(), format!("{db}\n\n{db}\n"));
+    let mut command = project.ralph_command(["run", "--dry-run"]);
+    command.env("RALPH_AGENT_MCP", "nope.json");
+    let said = finish(&project, command).fails(1);
+    assert!(said.contains("can't read `agent.mcp`"), "{said}");
+}
+
 // Models, skills and what an agent is told.
 
 #[test]
@@ -802,7 +840,7 @@ fn a_dry_run_shows_everything_and_changes_nothing() {
     };
     let files_before = files();
     let shown = project.masked(&project.ralph(["run", "--dry-run", "--model", "opus"]).ok());
-    assert!(shown.starts_with("task     [A]  Do it\nmodel    opus\ncommand  claude --append-system-prompt-file SCRATCH/system.md --model opus --print"), "{shown}");
+    assert!(shown.starts_with("task     [A]  Do it\nmodel    opus\nmcp      none\ncommand  claude --append-system-prompt-file SCRATCH/system.md --model opus --print"), "{shown}");
     assert!(shown.contains("< SCRATCH/prompt.md"), "{shown}");
     assert!(shown.contains("# Your task: Do it"), "{shown}");
     assert!(shown.contains("<task-done>[A]</task-done>"), "{shown}");

@@ -17,7 +17,7 @@ use std::{env, thread};
 use anyhow::{Context, Result, anyhow};
 use ralph::agent::{
     AttemptContext, Input, Invocation, Limits, Listener, Mailbox, Permission, ProgramNotFound,
-    Report, Request, Session, backstage, converse,
+    Report, Request, ServerFlags, Session, backstage, converse,
 };
 use ralph::event::{AgentEvent, Speaker};
 use serde_json::{Value, json};
@@ -170,6 +170,7 @@ impl Options {
             iteration: Some(1),
             background_tasks: false,
             budget_usd: None,
+            servers: ServerFlags::None,
         })
     }
 }

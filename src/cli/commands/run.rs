@@ -159,6 +159,7 @@ fn dry_run(store: Store, plan: &Plan, setup: &Setup, out: &mut dyn Write) -> Res
     let program = preview.invocation.program.to_string_lossy();
     writeln!(out, "task     {}  {}", preview.task, printable_lines(&preview.title))?;
     writeln!(out, "model    {}", printable_lines(&preview.model))?;
+    writeln!(out, "mcp      {}", printable_lines(&preview.servers))?;
     writeln!(out, "command  {program} {} < SCRATCH/prompt.md", arguments.join(" "))?;
     writeln!(out, "\n--- SCRATCH/system.md\n{}", printable_lines(&preview.system))?;
     writeln!(out, "\n--- SCRATCH/prompt.md\n{}", printable_lines(&preview.prompt))?;
