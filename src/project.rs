@@ -1,5 +1,7 @@
 //! Where a project is and where it keeps things.
 
+mod ding;
+
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::DirBuilderExt;
@@ -60,6 +62,11 @@ impl Project {
             (".gitignore", add_lines(&root.join(".gitignore"), IGNORED)?),
         ];
         Ok((Project { root: root.to_owned() }, made))
+    }
+
+    /// Adds to Claude's settings for this person and project what rings the bell of `ralph loop`.
+    pub fn add_hooks(&self) -> Result<(&'static str, Made)> {
+        Ok((ding::SETTINGS, ding::add_hooks(&self.root)?))
     }
 
     /// A directory that is none, to be treated like one.

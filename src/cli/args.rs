@@ -36,7 +36,11 @@ pub(super) enum Command {
     ///
     /// Adds .ralph.toml (all settings, commented out), .ralph/ and lines in .gitignore. It can be
     /// repeated and never overwrites anything.
-    Init,
+    Init {
+        /// Add hooks to .claude/settings.local.json, so that `ralph loop` rings when Claude waits for you
+        #[arg(long)]
+        hooks: bool,
+    },
     /// Add, show and change tasks
     #[command(subcommand, arg_required_else_help = true)]
     Task(TaskCommand),

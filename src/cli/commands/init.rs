@@ -8,8 +8,11 @@ use crate::cli::exit::Exit;
 use crate::cli::setup::Setup;
 use crate::project::{Made, Project};
 
-pub(super) fn run(setup: &Setup, out: &mut dyn Write) -> Result<Exit> {
-    let (_, made) = Project::init(&setup.directory()?)?;
+pub(super) fn run(hooks: bool, setup: &Setup, out: &mut dyn Write) -> Result<Exit> {
+    let (project, mut made) = Project::init(&setup.directory()?)?;
+    if hooks {
+        made.push(project.add_hooks()?);
+    }
     for (what, made) in made {
         let how = match made {
             Made::New => "written",

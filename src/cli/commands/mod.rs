@@ -30,7 +30,7 @@ use crate::store::Store;
 /// Runs a command; what it is asked for goes to `out`.
 pub(super) fn run(command: Command, setup: &Setup, out: &mut dyn Write) -> Result<Exit> {
     match command {
-        Command::Init => init::run(setup, out),
+        Command::Init { hooks } => init::run(hooks, setup, out),
         Command::Task(command) => task::run(command, setup, out),
         Command::Feature(command) => feature::run(command, setup, out),
         Command::Run(args) => run::run(&args, setup, out),
