@@ -1,7 +1,7 @@
 //! The pictures of the README, drawn from what the program really shows: `scripts/pictures`.
 //!
 //! `pictures DIRECTORY` plays the demo on an emulated terminal, and in the middle of its run draws
-//! that screen and the tree of its tasks as SVG.
+//! that screen and the tree of its tasks as SVG, each as a dark and as a light terminal shows it.
 #![expect(clippy::unwrap_used, reason = "what can't be unwrapped is a failure")]
 
 #[path = "../it/harness.rs"]
@@ -26,18 +26,20 @@ fn main() {
     let directory = PathBuf::from(std::env::args_os().nth(1).expect("usage: pictures DIRECTORY"));
     let place = Project::bare();
     let draw = |name: &str, terminal: &Terminal| {
-        let picture = terminal.look(svg::picture);
-        fs::write(directory.join(name), picture).unwrap();
+        for (suffix, theme) in [("", svg::DARK), ("-light", svg::LIGHT)] {
+            let picture = terminal.look(|screen| svg::picture(screen, &theme));
+            fs::write(directory.join(format!("{name}{suffix}.svg")), picture).unwrap();
+        }
     };
     let mut demo = Terminal::sized(&place.ralph_command(["demo", "--keep"]), ROWS, COLUMNS);
     // One task is done, one was tried twice, one is being worked on, one waits.
     demo.wait_for("━━ 4 ").wait_for("-> Write(top.sh)").wait_for("  2/4 · ");
-    draw("run.svg", &demo);
+    draw("run", &demo);
     let mut tree = place.ralph_command(["task", "tree"]);
     tree.current_dir(project_of_the_demo(&place));
     let mut tree = Terminal::sized(&tree, ROWS, COLUMNS);
     tree.finish();
-    draw("tree.svg", &tree);
+    draw("tree", &tree);
     demo.finish();
 }
 

@@ -10,31 +10,51 @@ const HEIGHT: f32 = 18.0;
 /// What is around the text.
 const MARGIN: f32 = 14.0;
 
-const BACKGROUND: &str = "#16181d";
-const FOREGROUND: &str = "#d4d7dd";
-/// The eight colours, and the eight bright ones.
-const PALETTE: [&str; 16] = [
-    "#3b4048", "#ef6b73", "#98c379", "#e5c07b", "#61afef", "#c678dd", "#56b6c2", "#d4d7dd",
-    "#6b7280", "#ff8087", "#b5e890", "#ffd68a", "#82c7ff", "#df9cf0", "#79d5e0", "#ffffff",
-];
+/// The colours of a terminal.
+pub(crate) struct Theme {
+    background: &'static str,
+    foreground: &'static str,
+    /// The eight colours, and the eight bright ones.
+    palette: [&'static str; 16],
+}
+
+pub(crate) const DARK: Theme = Theme {
+    background: "#16181d",
+    foreground: "#d4d7dd",
+    palette: [
+        "#3b4048", "#ef6b73", "#98c379", "#e5c07b", "#61afef", "#c678dd", "#56b6c2", "#d4d7dd",
+        "#6b7280", "#ff8087", "#b5e890", "#ffd68a", "#82c7ff", "#df9cf0", "#79d5e0", "#ffffff",
+    ],
+};
+
+/// As terminals have it that are light from the start.
+pub(crate) const LIGHT: Theme = Theme {
+    background: "#ffffff",
+    foreground: "#1f2328",
+    palette: [
+        "#000000", "#b00020", "#1a7f37", "#8a6d00", "#0550ae", "#8250df", "#0a7c86", "#bfbfbf",
+        "#666666", "#e50000", "#00d900", "#c4a000", "#0000ff", "#e500e5", "#00a6b2", "#e6e6e6",
+    ],
+};
 
 /// Draws everything above the last line that has something in it.
-pub(crate) fn picture(screen: &Screen) -> String {
+pub(crate) fn picture(screen: &Screen, theme: &Theme) -> String {
     let columns = screen.size().1.get();
     let lines: Vec<String> = screen.rows(0, columns).collect();
     let last = lines.iter().rposition(|line| !line.trim().is_empty()).unwrap_or(0);
     let (width, height) =
         (2.0 * MARGIN + WIDTH * f32::from(columns), 2.0 * MARGIN + HEIGHT * (last + 1) as f32);
+    let Theme { background, foreground, .. } = theme;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" \
          width=\"{width:.0}\" height=\"{height:.0}\">\n\
-         <rect width=\"100%\" height=\"100%\" rx=\"8\" fill=\"{BACKGROUND}\"/>\n\
+         <rect width=\"100%\" height=\"100%\" rx=\"8\" fill=\"{background}\"/>\n\
          <g font-family=\"ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace\" \
-         font-size=\"14\" fill=\"{FOREGROUND}\" xml:space=\"preserve\">\n"
+         font-size=\"14\" fill=\"{foreground}\" xml:space=\"preserve\">\n"
     );
     for row in 0..=last as u16 {
         for run in runs(screen, row) {
-            run.draw(row, &mut svg).expect("a string takes all");
+            run.draw(row, theme, &mut svg).expect("a string takes all");
         }
     }
     svg.push_str("</g>\n</svg>\n");
@@ -61,22 +81,23 @@ impl Look {
         Look { colour: cell.fgcolor(), bold: cell.bold(), dim: cell.dim() }
     }
 
-    fn fill(self) -> &'static str {
+    fn fill(self, theme: &Theme) -> &'static str {
         match self.colour {
-            Color::Idx(index) => PALETTE.get(usize::from(index)).unwrap_or(&FOREGROUND),
-            Color::Default | Color::Rgb(..) => FOREGROUND,
+            Color::Idx(index) => theme.palette.get(usize::from(index)).unwrap_or(&theme.foreground),
+            Color::Default | Color::Rgb(..) => theme.foreground,
         }
     }
 }
 
 impl Run {
-    fn draw(&self, row: u16, svg: &mut String) -> std::fmt::Result {
+    fn draw(&self, row: u16, theme: &Theme, svg: &mut String) -> std::fmt::Result {
         let x = MARGIN + WIDTH * f32::from(self.column);
         let y = MARGIN + HEIGHT * (f32::from(row) + 0.75);
         let length = WIDTH * f32::from(self.columns);
         write!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" textLength=\"{length:.1}\"")?;
-        if self.look.fill() != FOREGROUND {
-            write!(svg, " fill=\"{}\"", self.look.fill())?;
+        let fill = self.look.fill(theme);
+        if fill != theme.foreground {
+            write!(svg, " fill=\"{fill}\"")?;
         }
         if self.look.bold {
             write!(svg, " font-weight=\"bold\"")?;
