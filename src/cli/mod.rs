@@ -92,17 +92,26 @@ fn exit(result: Result<Exit>, setup: &Setup) -> ExitCode {
 
 /// Says what went wrong and what to do about it.
 fn report(error: &anyhow::Error, setup: &Setup) -> Exit {
-    let database = store::explain(error, &setup.database_path().unwrap_or_default());
-    let (message, hint) = match &database {
-        Some((message, hint)) => (message.clone(), Some(*hint)),
-        None => (format!("{error:#}"), hint_of(error)),
-    };
+    let (message, hint) = described(error, setup);
     let mut text = format!("error: {}\n", printable_lines(&message));
     if let Some(hint) = hint {
         text.push_str(&format!("hint: {}\n", printable_lines(hint)));
     }
-    // Nobody is left to be told that this could not be printed.
+    // If this can't be printed, there is no place left to say so.
     let _ = io::stderr().write_all(text.as_bytes());
+    exit_of(error)
+}
+
+/// An error in words, and what to do about it.
+fn described<'a>(error: &'a anyhow::Error, setup: &Setup) -> (String, Option<&'a str>) {
+    match store::explain(error, &setup.database_path().unwrap_or_default()) {
+        Some((message, hint)) => (message, Some(hint)),
+        None => (format!("{error:#}"), hint_of(error)),
+    }
+}
+
+/// How the program ends after this error.
+fn exit_of(error: &anyhow::Error) -> Exit {
     let cause = error.downcast_ref::<Hinted>().map_or(error, |hinted| &hinted.source);
     let is_usage = |cause: &(dyn std::error::Error + 'static)| {
         cause.is::<Refused>() || cause.is::<WrongFlag>() || cause.is::<WrongUsage>()

@@ -42,7 +42,7 @@ impl Notifier {
         Notifier { command, program, rings }
     }
 
-    fn notify(&self, event: &str, message: &str) {
+    pub(super) fn notify(&self, event: &str, message: &str) {
         if self.rings {
             // The bell, and the two ways in which terminals show a notification.
             let plain: String = message.chars().filter(|c| !c.is_control() && *c != ';').collect();

@@ -10,18 +10,22 @@ use super::args::{PtyArgs, RunFormat, SandboxArgs, ShowArgs};
 use super::exit::Exit;
 use super::keyboard::Keyboard;
 use super::notify::{Notifier, Notifying};
-use super::session::absolute;
+use super::session::{absolute, found};
 use super::setup::Setup;
 use super::stdout::{Printed, is_broken_pipe};
+use super::{described, exit_of, report};
 use crate::agent::sandbox::{Cage, Here, choose};
 use crate::agent::{self, ClaudeHome, Mailbox, Program, Servers};
+use crate::dag::RunId;
 use crate::engine::{
-    AgentPlan, Clock, Finished, Places, RunEnd, TerminalPlan, TreeHeld, TreeLock, forward_signals,
+    AgentPlan, Clock, Finished, Places, RunEnd, TerminalPlan, Totals, TreeHeld, TreeLock,
+    forward_signals,
 };
 use crate::event::{Event, Problem, Stamped, Summary, View};
 use crate::hint::HintExt;
 use crate::project::{DIRECTORY, Project};
 use crate::settings::{Backend, Flag, Settings};
+use crate::time::Timestamp;
 use crate::ui::records::{JsonLines, JsonSummary};
 use crate::ui::run::{RunView, RunViewOptions};
 
@@ -149,9 +153,20 @@ impl Audience<'_> {
     /// Lets `engine` run in front of it, tells how it ended and what comes `next`.
     pub(super) fn watch(
         &self,
-        next: impl FnOnce(&Finished) -> Option<String>,
+        next: impl FnOnce(&RunEnd, &Totals) -> Option<String>,
         engine: impl FnOnce(&Mailbox, &Clock, &mut dyn View) -> Result<Finished>,
     ) -> Result<Exit> {
+        let finished = self.let_run(next, engine)?;
+        // The screen and the keyboard are as they were.
+        Ok(finished.unwrap_or_else(|error| report(&error, self.setup)))
+    }
+
+    /// The same, but for the words on stderr if an error broke it off.
+    fn let_run(
+        &self,
+        next: impl FnOnce(&RunEnd, &Totals) -> Option<String>,
+        engine: impl FnOnce(&Mailbox, &Clock, &mut dyn View) -> Result<Finished>,
+    ) -> Result<Result<Exit>> {
         let clock = self.setup.clock();
         let mailbox = Mailbox::new();
         let listens = self.keys_are_ours && is_watched(self.show);
@@ -166,14 +181,100 @@ impl Audience<'_> {
         let view = view(self.show, self.setup, &self.places.root);
         let mut view = Notifying { view, notifier };
         let finished = engine(&mailbox, &clock, &mut view)?;
-        let exit = exit(&finished.end);
-        let next = next(&finished);
-        match conclude(&finished, exit, next, &clock, &mut view) {
+        let run = Some(finished.run);
+        let (end, summary) = self.sum_up(finished, next);
+        let told = match (&end, self.show.format) {
+            // A person reads it on stderr.
+            (Err(_), RunFormat::Text) => {
+                view.notifier.notify(summary.outcome, &summary.message);
+                Ok(())
+            }
+            (Err(_) | Ok(RunEnd::Refused(_)), _) => {
+                tell_failure(&mut view, &summary, run, clock.now())
+            }
+            (Ok(_), _) => tell(&mut view, &Event::Complete(&summary), run, clock.now()),
+        };
+        let exit = end.map(|end| exit(&end));
+        Ok(match (exit, told) {
+            (Err(error), _) => Err(error),
             // The run was over: only its last words could not be written.
-            Err(error) if is_broken_pipe(&error) => Ok(exit),
-            told => told.map(|()| exit),
-        }
+            (Ok(exit), Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(exit),
+            (Ok(exit), told) => told.map(|()| exit).map_err(anyhow::Error::from),
+        })
     }
+
+    /// How a run ended, and what it came to.
+    fn sum_up(
+        &self,
+        finished: Finished,
+        next: impl FnOnce(&RunEnd, &Totals) -> Option<String>,
+    ) -> (Result<RunEnd>, Summary) {
+        let Finished { end, totals, .. } = finished;
+        let end = found(end);
+        let (outcome, exit, message, next) = match &end {
+            Ok(end) => (end.name(), exit(end), end.to_string(), next(end, &totals)),
+            Err(error) => ("error", exit_of(error), described(error, self.setup).0, None),
+        };
+        let summary = Summary {
+            outcome,
+            exit_code: exit.code(),
+            next,
+            message,
+            tasks: finished.progress,
+            iterations: finished.iterations,
+            results: totals.results,
+            diff: totals.diff,
+            cost_usd: finished.cost_usd,
+            input_tokens: totals.input_tokens,
+            output_tokens: totals.output_tokens,
+            duration_secs: finished.duration.as_secs_f64(),
+        };
+        (end, summary)
+    }
+}
+
+/// Tells a program that reads events or the summary of an error that came before the run had begun.
+pub(super) fn tell_early_error(
+    result: Result<Exit>,
+    show: &ShowArgs,
+    setup: &Setup,
+) -> Result<Exit> {
+    if let Err(error) = &result
+        && show.format != RunFormat::Text
+        && !is_broken_pipe(error)
+    {
+        let summary = Summary {
+            outcome: "error",
+            exit_code: exit_of(error).code(),
+            message: described(error, setup).0,
+            ..Summary::default()
+        };
+        let mut view = view(show, setup, Path::new(""));
+        // If it can't be written: the words are on stderr as well.
+        let _ = tell_failure(&mut *view, &summary, None, Timestamp::now());
+    }
+    result
+}
+
+fn tell(
+    view: &mut dyn View,
+    event: &Event<'_>,
+    run: Option<RunId>,
+    ts: Timestamp,
+) -> io::Result<()> {
+    view.event(&Stamped { ts, run, event })
+}
+
+/// Tells what went wrong, and that it ended the run.
+fn tell_failure(
+    view: &mut dyn View,
+    summary: &Summary,
+    run: Option<RunId>,
+    ts: Timestamp,
+) -> io::Result<()> {
+    let error = Event::Error(Problem { message: &summary.message, fatal: true });
+    tell(view, &error, run, ts)?;
+    tell(view, &Event::Complete(summary), run, ts)
 }
 
 /// Whether a person watches on a terminal and has a keyboard.
@@ -205,35 +306,4 @@ fn exit(end: &RunEnd) -> Exit {
         RunEnd::Stuck(_) | RunEnd::Empty => Exit::Stuck,
         RunEnd::Interrupted | RunEnd::Stopped(_) | RunEnd::Unheard => Exit::Interrupted,
     }
-}
-
-fn conclude(
-    finished: &Finished,
-    exit: Exit,
-    next: Option<String>,
-    clock: &Clock,
-    view: &mut dyn View,
-) -> Result<()> {
-    let (ts, run) = (clock.now(), finished.run);
-    let message = finished.end.to_string();
-    if let RunEnd::Refused(_) = finished.end {
-        let event = Event::Error(Problem { message: &message, fatal: true });
-        view.event(&Stamped { ts, run, event: &event })?;
-    }
-    let totals = &finished.totals;
-    let summary = Summary {
-        outcome: finished.end.name(),
-        exit_code: exit.code(),
-        next,
-        message,
-        tasks: finished.progress,
-        iterations: finished.iterations,
-        results: totals.results.clone(),
-        diff: totals.diff,
-        cost_usd: finished.cost_usd,
-        input_tokens: totals.input_tokens,
-        output_tokens: totals.output_tokens,
-        duration_secs: finished.duration.as_secs_f64(),
-    };
-    Ok(view.event(&Stamped { ts, run, event: &Event::Complete(&summary) })?)
 }

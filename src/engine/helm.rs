@@ -20,8 +20,10 @@ use crate::agent::{
     self, Facts, Invocation, Listener, Mailbox, NoTerminal, PtyOptions, Report, Scratch, Session,
     Stdin, Trouble,
 };
-use crate::dag::RunId;
-use crate::event::{Activity, AgentEvent, Event, LimitWait, Problem, Stamped, View};
+use crate::dag::{AttemptId, Outcome, RunId, Status, TaskId};
+use crate::event::{
+    Activity, AgentEvent, Event, IterationEnd, IterationStart, LimitWait, Problem, Stamped, View,
+};
 use crate::money;
 use crate::time::Timestamp;
 
@@ -54,6 +56,8 @@ pub(super) struct Helm<'a> {
     pub(super) used: Used,
     /// Why the view can't write any more.
     broken: Option<io::Error>,
+    /// The iteration that is going on.
+    open: Option<Open>,
     /// Whether a person asked for an end while something else was going on.
     asked_to_stop: bool,
     /// The links that were warned of.
@@ -80,6 +84,7 @@ impl<'a> Helm<'a> {
             run,
             used: Used::default(),
             broken: None,
+            open: None,
             asked_to_stop: false,
             links: HashSet::new(),
         }
@@ -87,8 +92,34 @@ impl<'a> Helm<'a> {
 
     /// Tells the view that something happened. That it can't be written ends the run, but not at once.
     pub(super) fn tell(&mut self, event: &Event<'_>) {
-        let shown = self.view.event(&Stamped { ts: self.clock.now(), run: self.run, event });
+        match event {
+            Event::IterationStart(start) => self.open = Some(Open::new(start)),
+            Event::IterationEnd(_) => self.open = None,
+            _ => {}
+        }
+        let run = Some(self.run);
+        let shown = self.view.event(&Stamped { ts: self.clock.now(), run, event });
         self.note(shown);
+    }
+
+    /// Tells that the iteration which is going on, if there is one, was broken off by an error.
+    pub(super) fn break_off(&mut self, error: &anyhow::Error) {
+        let Some(open) = self.open.take() else { return };
+        self.tell(&Event::IterationEnd(IterationEnd {
+            iteration: open.iteration,
+            task: open.task,
+            attempt_id: open.attempt,
+            outcome: Outcome::Interrupted,
+            reason: Some(&format!("{error:#}")),
+            status: open.task.map(|_| Status::Pending),
+            model: &open.model,
+            duration_secs: open.began.elapsed().as_secs_f64(),
+            cost_usd: money::rounded(self.used.cost - open.cost_before),
+            input_tokens: 0,
+            output_tokens: 0,
+            turns: 0,
+            log: &open.log,
+        }));
     }
 
     /// Tells everybody that something is wrong, and that it goes on.
@@ -336,6 +367,32 @@ impl<'a> Helm<'a> {
         let result = run(&mut relay);
         self.broken = relay.broken;
         result
+    }
+}
+
+/// An iteration whose beginning was told, and its end not yet.
+struct Open {
+    iteration: u32,
+    task: Option<TaskId>,
+    attempt: Option<AttemptId>,
+    model: String,
+    log: String,
+    began: Instant,
+    /// What the run had cost before.
+    cost_before: f64,
+}
+
+impl Open {
+    fn new(start: &IterationStart<'_>) -> Open {
+        Open {
+            iteration: start.iteration,
+            task: start.task,
+            attempt: start.attempt_id,
+            model: start.model.to_owned(),
+            log: start.log.to_owned(),
+            began: Instant::now(),
+            cost_before: start.cost_usd,
+        }
     }
 }
 

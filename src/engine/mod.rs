@@ -155,8 +155,8 @@ struct Engine<'a> {
 /// What came of a run.
 #[derive(Debug)]
 pub struct Finished {
-    /// How it ended.
-    pub end: RunEnd,
+    /// How it ended, or what broke it off.
+    pub end: Result<RunEnd>,
     /// Which run it was.
     pub run: RunId,
     /// What it added up to.
@@ -197,7 +197,7 @@ pub fn run(
     let helm = Helm::new(&plan.agent, &plan.places, plan.bounds, mailbox, clock, view, run);
     let mut engine = Engine::new(store, plan, helm, Sentinels::of_a_run(&plan.places.root));
     let end = engine.go();
-    engine.close(end)
+    Ok(engine.close(end))
 }
 
 impl<'a> Engine<'a> {
@@ -364,26 +364,37 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// Records how the run ended, whatever ended it.
-    fn close(mut self, end: Result<RunEnd>) -> Result<Finished> {
-        let now = self.helm.clock.now();
+    /// Records and tells how the run ended, whatever ended it.
+    fn close(mut self, end: Result<RunEnd>) -> Finished {
         let end = end.and_then(|end| self.helm.heard(end));
-        let outcome = end.as_ref().map_or("error", RunEnd::name).to_owned();
-        let (iterations, cost_usd) = (self.helm.used.iterations, self.helm.used.cost);
-        self.store.end_run(self.helm.run, &RunTotals { outcome, iterations, cost_usd }, now)?;
+        let recorded = self.record_end(end.as_ref().map_or("error", RunEnd::name));
+        let end = end.and_then(|end| recorded.map(|()| end));
+        if let Err(error) = &end {
+            self.helm.break_off(error);
+        }
+        Finished {
+            end,
+            run: self.helm.run,
+            // What can't be read can't be told: there is an error to tell already.
+            progress: self.progress().unwrap_or_default(),
+            totals: self.totals,
+            iterations: self.helm.used.iterations,
+            cost_usd: self.helm.used.cost,
+            duration: self.helm.clock.elapsed(),
+        }
+    }
+
+    fn record_end(&mut self, outcome: &str) -> Result<()> {
+        let now = self.helm.clock.now();
+        let totals = RunTotals {
+            outcome: outcome.to_owned(),
+            iterations: self.helm.used.iterations,
+            cost_usd: self.helm.used.cost,
+        };
+        self.store.end_run(self.helm.run, &totals, now)?;
         for feature in std::mem::take(&mut self.features) {
             self.store.refresh_feature(feature, false, now)?;
         }
-        let end = end?;
-        let progress = self.progress()?;
-        Ok(Finished {
-            end,
-            run: self.helm.run,
-            totals: self.totals,
-            iterations,
-            cost_usd,
-            progress,
-            duration: self.helm.clock.elapsed(),
-        })
+        Ok(())
     }
 }

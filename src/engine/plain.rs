@@ -146,8 +146,8 @@ pub fn run_loop(
         refusals: 0,
         totals: Totals::default(),
     };
-    let end = plain.go()?;
-    plain.finish(end)
+    let end = plain.go();
+    Ok(plain.finish(end))
 }
 
 struct Plain<'a> {
@@ -457,10 +457,14 @@ impl Plain<'_> {
         }));
     }
 
-    fn finish(mut self, end: RunEnd) -> Result<Finished> {
+    fn finish(mut self, end: Result<RunEnd>) -> Finished {
+        let end = end.and_then(|end| self.helm.heard(end));
+        if let Err(error) = &end {
+            self.helm.break_off(error);
+        }
         let checklist = self.checklist();
-        Ok(Finished {
-            end: self.helm.heard(end)?,
+        Finished {
+            end,
             run: self.helm.run,
             iterations: self.helm.used.iterations,
             cost_usd: self.helm.used.cost,
@@ -473,7 +477,7 @@ impl Plain<'_> {
             },
             duration: self.helm.clock.elapsed(),
             totals: self.totals,
-        })
+        }
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) struct Relay<'a> {
 impl Relay<'_> {
     fn tell(&mut self, event: &Event<'_>) {
         if self.broken.is_none() {
-            let stamped = Stamped { ts: self.clock.now(), run: self.run, event };
+            let stamped = Stamped { ts: self.clock.now(), run: Some(self.run), event };
             let told = self.view.event(&stamped);
             self.note(told);
         }

@@ -203,7 +203,7 @@ pub enum VerifyStatus {
 }
 
 /// How far the work is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[expect(missing_docs, reason = "the fields are documented in docs/events.md")]
 pub struct Progress {
     pub total: u32,
@@ -261,7 +261,7 @@ pub struct Problem<'a> {
 }
 
 /// What came of a run.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[expect(missing_docs, reason = "the fields are documented in docs/events.md")]
 pub struct Summary {
     pub outcome: &'static str,
@@ -298,8 +298,8 @@ pub struct TaskResult {
 pub struct Stamped<'a> {
     /// When.
     pub ts: Timestamp,
-    /// In which run.
-    pub run: RunId,
+    /// In which run; none if it ended before it had begun.
+    pub run: Option<RunId>,
     /// What.
     #[serde(flatten)]
     pub event: &'a Event<'a>,

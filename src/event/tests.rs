@@ -131,7 +131,7 @@ fn with_every_event(mut check: impl FnMut(&Event<'_>)) {
 fn json(event: &Event<'_>) -> Value {
     let ts = Timestamp::from_epoch(1_794_798_343).unwrap();
     let run = "r-3f9a01".parse().unwrap();
-    serde_json::to_value(Stamped { ts, run, event }).unwrap()
+    serde_json::to_value(Stamped { ts, run: Some(run), event }).unwrap()
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::harness::{Background, DEADLINE, Project, check_rules, wait_until};
+use crate::harness::{Background, DEADLINE, FAKE_CLAUDE, Output, Project, check_rules, wait_until};
 use crate::terminal::Terminal;
 
 #[track_caller]
@@ -305,6 +305,122 @@ fn read_one_line(mut command: Command) -> std::process::Output {
     out.read_line(&mut String::new()).unwrap();
     drop(out);
     child.wait_with_output().unwrap()
+}
+
+// What breaks off a run.
+
+/// The lines of a run that prints events, as JSON.
+#[track_caller]
+fn printed(output: &Output) -> Vec<Value> {
+    let lines = output.stdout();
+    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Asserts that these events end with a fatal error and the end of the run, and that each iteration that
+/// began has ended.
+#[track_caller]
+fn assert_told(events: &[Value], message: &str) {
+    let count = |kind: &str| events.iter().filter(|event| event["type"] == kind).count();
+    assert_eq!(count("iteration_start"), count("iteration_end"), "{events:?}");
+    let [.., error, complete] = events else { panic!("{events:?}") };
+    assert_eq!((&error["type"], &error["fatal"]), (&"error".into(), &true.into()), "{error}");
+    assert!(error["message"].as_str().unwrap().contains(message), "{error}");
+    assert_eq!(complete["type"], "complete", "{complete}");
+    assert_failed(complete, message);
+}
+
+#[track_caller]
+fn assert_failed(summary: &Value, message: &str) {
+    assert_eq!((&summary["outcome"], &summary["exit_code"]), (&"error".into(), &1.into()));
+    assert!(summary["message"].as_str().unwrap().contains(message), "{summary}");
+}
+
+/// A command whose agent is gone after its first session.
+fn with_an_agent_that_vanishes(project: &Project, arguments: &[&str]) -> Command {
+    let agent = project.base().join("agent");
+    std::os::unix::fs::symlink(FAKE_CLAUDE, &agent).unwrap();
+    let script = format!("run rm {} | done", agent.display());
+    let mut command = project.ralph_playing(&[&script], arguments);
+    command.env("RALPH_COMMAND", agent);
+    command
+}
+
+#[test]
+fn an_error_that_ends_a_run_is_the_last_thing_but_one_that_is_told() {
+    let told = "was not found";
+    for arguments in [&["run", "--no-verify"][..], &["loop", "-a", "3", "hello"]] {
+        let project = Project::new();
+        tasks(&project, 3);
+        project.write(".ralph.toml", "[loop]\npause_secs = 0");
+        let arguments = [arguments, &["--format", "jsonl"]].concat();
+        let output = project.run(with_an_agent_that_vanishes(&project, &arguments), None);
+        assert!(output.fails(1).contains(told));
+        let events = printed(&output);
+        assert_told(&events, told);
+        let complete = events.last().unwrap();
+        assert_eq!((&complete["iterations"], &complete["cost_usd"]), (&2.into(), &0.01.into()));
+        let ends: Vec<&Value> = events.iter().filter(|it| it["type"] == "iteration_end").collect();
+        assert_eq!(ends[1]["outcome"], "interrupted");
+        assert!(ends[1]["reason"].as_str().unwrap().contains(told), "{}", ends[1]);
+        if arguments[0] == "run" {
+            assert_eq!(complete["tasks"]["done"], 1);
+            assert_eq!(ends[1]["status"], "pending");
+        }
+        project.assert_nothing_left();
+    }
+}
+
+#[test]
+fn an_error_that_ends_a_run_is_in_its_summary() {
+    let project = Project::new();
+    tasks(&project, 3);
+    let arguments = ["run", "--no-verify", "--format", "json"];
+    let output = project.run(with_an_agent_that_vanishes(&project, &arguments), None);
+    assert!(output.fails(1).contains("was not found"));
+    let summary: Value = serde_json::from_str(&output.stdout()).unwrap();
+    assert_failed(&summary, "was not found");
+    assert_eq!(summary["tasks"]["done"], 1, "{summary}");
+}
+
+#[test]
+fn an_error_before_a_session_is_told_like_any_other() {
+    for (settings, arguments, message) in [
+        ("log_dir = \"occupied\"", &["run"][..], "occupied"),
+        ("log_dir = \"occupied\"", &["loop", "-a", "3", "hello"], "occupied"),
+        ("", &["run", "t-zzzzzz"], "t-zzzzzz"),
+        ("", &["loop", "-a", "3"], "prompt.md"),
+        ("nonsense = 1", &["run"], "nonsense"),
+        ("nonsense = 1", &["loop", "-a", "3", "hello"], "nonsense"),
+    ] {
+        let project = Project::new();
+        tasks(&project, 1);
+        project.write("occupied", "");
+        project.write(".ralph.toml", settings);
+        let lines = [arguments, &["--format", "jsonl"]].concat();
+        let output = project.run(project.ralph_with("done", lines), None);
+        assert!(output.fails(1).contains(message), "{output:?}");
+        assert_told(&printed(&output), message);
+        let one = [arguments, &["--format", "json"]].concat();
+        let output = project.run(project.ralph_with("done", one), None);
+        assert!(output.fails(1).contains(message), "{output:?}");
+        assert_failed(&serde_json::from_str(&output.stdout()).unwrap(), message);
+    }
+}
+
+#[test]
+fn a_person_is_notified_of_an_error_that_ends_a_run() {
+    for format in ["jsonl", "json", "text"] {
+        let project = Project::new();
+        tasks(&project, 2);
+        let notify = "echo \"$RALPH_EVENT: $RALPH_MESSAGE\" >>notified";
+        project.write(".ralph.toml", format!("[notify]\ncommand = '{notify}'"));
+        let arguments = ["run", "--no-verify", "--format", format];
+        let output = project.run(with_an_agent_that_vanishes(&project, &arguments), None);
+        output.fails(1);
+        let notified = fs::read_to_string(project.root().join("notified")).unwrap();
+        let is_told = notified.starts_with("error: ") && notified.contains("was not found");
+        assert!(is_told && notified.lines().count() == 1, "{format}: {notified}");
+    }
 }
 
 // On a terminal.

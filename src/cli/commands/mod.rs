@@ -23,6 +23,7 @@ use anyhow::Result;
 
 use super::args::Command;
 use super::exit::Exit;
+use super::running::tell_early_error;
 use super::setup::Setup;
 use crate::dag::FeatureId;
 use crate::store::Store;
@@ -33,8 +34,8 @@ pub(super) fn run(command: Command, setup: &Setup, out: &mut dyn Write) -> Resul
         Command::Init { hooks } => init::run(hooks, setup, out),
         Command::Task(command) => task::run(command, setup, out),
         Command::Feature(command) => feature::run(command, setup, out),
-        Command::Run(args) => run::run(&args, setup, out),
-        Command::Loop(args) => plain_loop::run(&args, setup),
+        Command::Run(args) => tell_early_error(run::run(&args, setup, out), &args.show, setup),
+        Command::Loop(args) => tell_early_error(plain_loop::run(&args, setup), &args.show, setup),
         Command::Pause => pause::pause(setup),
         Command::Resume => pause::resume(setup),
         Command::Status(json) => status::run(setup, json.json, out),

@@ -11,7 +11,6 @@ use crate::agent::sandbox::Sandbox;
 use crate::cli::args::{LoopArgs, RunFormat};
 use crate::cli::exit::Exit;
 use crate::cli::running::{Audience, agent_plan, places, pty_flags, sandbox_flags, take_tree};
-use crate::cli::session::found;
 use crate::cli::setup::{Setup, WrongUsage};
 use crate::engine::{self, Bounds, Checklist, LoopPlan, LoopPrompt, PLAN, Places};
 use crate::hint::HintExt;
@@ -64,8 +63,8 @@ pub(super) fn run(args: &LoopArgs, setup: &Setup) -> Result<Exit> {
         setup,
     };
     audience.watch(
-        |_| None,
-        |mailbox, clock, view| found(engine::run_loop(&plan, &lock, mailbox, clock, view)),
+        |_, _| None,
+        |mailbox, clock, view| engine::run_loop(&plan, &lock, mailbox, clock, view),
     )
 }
 

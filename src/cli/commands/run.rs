@@ -8,10 +8,9 @@ use crate::cli::args::RunArgs;
 use crate::cli::compat::quoted;
 use crate::cli::exit::Exit;
 use crate::cli::running::{Audience, agent_plan, places, pty_flags, sandbox_flags, take_tree};
-use crate::cli::session::found;
 use crate::cli::setup::{Refused, Setup};
 use crate::dag::{Status, TaskId};
-use crate::engine::{self, Bounds, Finished, Plan, RunEnd, Strategy, VerifyPlan};
+use crate::engine::{self, Bounds, Plan, RunEnd, Strategy, Totals, VerifyPlan};
 use crate::hint::HintExt;
 use crate::settings::{self, Flag, Settings};
 use crate::store::{Store, Target};
@@ -31,7 +30,7 @@ pub(super) fn run(args: &RunArgs, setup: &Setup, out: &mut dyn Write) -> Result<
     }
     let lock = take_tree(&plan.places.root)?;
     reset_failed(args, &mut store, &plan.target, setup)?;
-    let next = |finished: &Finished| next(finished, args.target.as_deref());
+    let next = |end: &RunEnd, totals: &Totals| next(end, totals, args.target.as_deref());
     let audience = Audience {
         show: &args.show,
         keys_are_ours: plan.agent.terminal.is_none(),
@@ -39,9 +38,8 @@ pub(super) fn run(args: &RunArgs, setup: &Setup, out: &mut dyn Write) -> Result<
         settings: &settings,
         setup,
     };
-    audience.watch(next, |mailbox, clock, view| {
-        found(engine::run(store, &plan, &lock, mailbox, clock, view))
-    })
+    audience
+        .watch(next, |mailbox, clock, view| engine::run(store, &plan, &lock, mailbox, clock, view))
 }
 
 /// The settings that the flags of a run stand for.
@@ -128,10 +126,10 @@ fn reset_failed(args: &RunArgs, store: &mut Store, target: &Target, setup: &Setu
 }
 
 /// The next command to type.
-fn next(finished: &Finished, target: Option<&str>) -> Option<String> {
+fn next(end: &RunEnd, totals: &Totals, target: Option<&str>) -> Option<String> {
     let again = target.map_or("ralph run".to_owned(), |target| format!("ralph run {target}"));
-    let failed = finished.totals.results.iter().find(|it| it.status == Status::Failed);
-    match &finished.end {
+    let failed = totals.results.iter().find(|it| it.status == Status::Failed);
+    match end {
         RunEnd::Done | RunEnd::Signalled(_) | RunEnd::Unheard => None,
         RunEnd::Failed => Some(match failed {
             Some(result) => format!("ralph task show {}", result.task),
