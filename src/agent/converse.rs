@@ -61,6 +61,8 @@ impl Report {
     /// What is known of a failure besides its name: how the process ended, and its last words.
     pub fn why_failed(&self) -> String {
         let exit = match self.facts.exit {
+            // Ralph itself has ended it.
+            _ if matches!(self.facts.trouble, Some(Trouble::Idle(_))) => String::new(),
             Some(Exit::Code(code)) if code != 0 => format!(" (exit code {code})"),
             Some(Exit::Signal(signal)) => format!(" (signal {signal})"),
             _ => String::new(),

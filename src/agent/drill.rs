@@ -20,7 +20,7 @@ pub fn told_by<'a>(
     for event in events {
         story.hear(event, listen);
     }
-    story.into_facts(None, EndedBy::Itself, listen)
+    story.into_facts(None, EndedBy::Itself, Duration::ZERO, listen)
 }
 
 /// What comes of keys, each so long after those before: bytes for the agent, and nothing in place of a

@@ -16,6 +16,9 @@ pub struct Facts {
     pub answer: String,
     /// The last block of it, as the program reports it.
     pub result: Option<String>,
+    /// The program reports nothing: answer and result are what stood on its screen, the prompt and the
+    /// decoration included.
+    pub on_screen: bool,
     /// Why it did not end well; none if it did.
     pub trouble: Option<Trouble>,
     /// Names the session.
@@ -85,6 +88,8 @@ pub enum Trouble {
     Error(String),
     /// It ended without a result.
     NoResult,
+    /// It was ended because there was no activity for this long.
+    Idle(Duration),
 }
 
 impl fmt::Display for Trouble {
@@ -105,6 +110,10 @@ impl fmt::Display for Trouble {
             Trouble::Aborted => f.write_str("the session was stopped"),
             Trouble::Error(words) => f.write_str(words),
             Trouble::NoResult => f.write_str("the session ended without a result"),
+            Trouble::Idle(time) => {
+                let seconds = time.as_secs_f64();
+                write!(f, "no activity for {seconds} s (--idle-timeout): session ended")
+            }
         }
     }
 }

@@ -4,16 +4,19 @@
 use std::io::{self, PipeReader, PipeWriter, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use portable_pty::{MasterPty, PtySize};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::stdio::stdin;
-use rustix::termios::{Winsize, tcsetwinsize};
+use rustix::termios::isatty;
 use signal_hook::SigId;
 use signal_hook::consts::{SIGCONT, SIGWINCH};
+use signal_hook::flag;
 use signal_hook::low_level::{pipe, unregister};
 
 use super::keys::{Key, Keys};
@@ -22,6 +25,10 @@ use super::terminal;
 /// How much may wait for an agent that does not read. Then whoever types has to wait, too.
 const MOST_WAITING: usize = 64 << 10;
 
+/// How often ralph in the background looks whether it is in the foreground now. The shell's `fg` sends no
+/// signal to a job that is running.
+const LOOK: Duration = Duration::from_millis(500);
+
 /// What was typed since it was last asked.
 #[derive(Debug, Default)]
 pub(super) struct Typed {
@@ -29,8 +36,8 @@ pub(super) struct Typed {
     pub(super) forwarded: Option<Instant>,
     pub(super) stop: bool,
     pub(super) kill: bool,
-    pub(super) resized: Option<Winsize>,
-    /// Ralph was suspended, and goes on.
+    pub(super) resized: Option<PtySize>,
+    /// Ralph was suspended or in the background, and has the terminal again.
     pub(super) resumed: bool,
 }
 
@@ -46,10 +53,12 @@ pub(super) struct Keyboard {
 
 impl Keyboard {
     /// Listens to it; `wake` is called whenever there is something to ask for. The keys go to `agent`,
-    /// if it is to get any.
+    /// if it is to get any, and the size of the window, or else `usual`, to `master`.
     pub(super) fn listen(
         agent: Arc<OwnedFd>,
+        master: Box<dyn MasterPty + Send>,
         forwards: bool,
+        usual: PtySize,
         wake: impl Fn() + Send + 'static,
     ) -> io::Result<Keyboard> {
         let typed = Arc::new(Mutex::new(Typed::default()));
@@ -58,10 +67,22 @@ impl Keyboard {
         woken.set_nonblocking(true)?;
         let mut keyboard =
             Keyboard { typed: Arc::clone(&typed), signals: vec![], stop: Some(stop), thread: None };
+        let resumed = Arc::new(AtomicBool::new(false));
+        keyboard.signals.push(flag::register(SIGCONT, Arc::clone(&resumed))?);
         for signal in [SIGWINCH, SIGCONT] {
             keyboard.signals.push(pipe::register(signal, waker.try_clone()?)?);
         }
-        let mut typist = Typist { agent, forwards, keys: Keys::default(), waiting: vec![], typed };
+        let mut typist = Typist {
+            agent,
+            master,
+            usual,
+            forwards,
+            keys: Keys::default(),
+            waiting: vec![],
+            typed,
+            resumed,
+            listens: terminal::is_in_foreground(),
+        };
         keyboard.thread = Some(thread::spawn(move || typist.run(&stopped, woken, &wake)));
         Ok(keyboard)
     }
@@ -87,11 +108,18 @@ impl Drop for Keyboard {
 
 struct Typist {
     agent: Arc<OwnedFd>,
+    master: Box<dyn MasterPty + Send>,
+    /// The size of the window if it does not tell.
+    usual: PtySize,
     forwards: bool,
     keys: Keys,
     /// What the agent has not read yet.
     waiting: Vec<u8>,
     typed: Arc<Mutex<Typed>>,
+    /// Set by the signal that tells ralph to go on.
+    resumed: Arc<AtomicBool>,
+    /// Ralph is in the foreground, so that it may read the terminal.
+    listens: bool,
 }
 
 /// What there is to do.
@@ -105,8 +133,11 @@ impl Typist {
     fn run(&mut self, stopped: &PipeReader, mut woken: UnixStream, wake: &dyn Fn()) {
         // It may have changed before we were told of changes.
         self.look_at_window();
-        let mut open = true;
+        let mut open = isatty(stdin());
         loop {
+            if open && self.look_for_foreground() {
+                wake();
+            }
             let ready = self.wait(stopped, &woken, open);
             if ready.stopped {
                 return;
@@ -117,9 +148,10 @@ impl Typist {
                 wake();
             }
             let mut buffer = [0; 4096];
-            let read = if ready.keys { rustix::io::read(stdin(), &mut buffer) } else { Ok(0) };
+            let may_read = ready.keys && terminal::is_in_foreground();
+            let read = if may_read { rustix::io::read(stdin(), &mut buffer) } else { Ok(0) };
             // A terminal that is gone is told to ralph by a signal.
-            open &= !ready.keys || matches!(read, Ok(1..) | Err(Errno::INTR | Errno::AGAIN));
+            open &= !may_read || matches!(read, Ok(1..) | Err(Errno::INTR | Errno::AGAIN));
             if self.take(&buffer[..read.unwrap_or(0)], Instant::now()) {
                 wake();
             }
@@ -129,7 +161,7 @@ impl Typist {
 
     fn wait(&self, stopped: &PipeReader, woken: &UnixStream, open: bool) -> Ready {
         let (keys, input) = (stdin(), PollFlags::IN);
-        let listens = open && self.waiting.len() < MOST_WAITING;
+        let listens = open && self.listens && self.waiting.len() < MOST_WAITING;
         let mut fds = vec![PollFd::new(stopped, input), PollFd::new(woken, input)];
         if listens {
             fds.push(PollFd::new(&keys, input));
@@ -138,6 +170,8 @@ impl Typist {
             fds.push(PollFd::new(&self.agent, PollFlags::OUT));
         }
         let left = self.keys.deadline().map(|it| it.saturating_duration_since(Instant::now()));
+        let look = (open && !self.listens).then_some(LOOK);
+        let left = left.into_iter().chain(look).min();
         let _ = poll(&mut fds, left.and_then(|it| Timespec::try_from(it).ok()).as_ref());
         let is_ready = |at: usize| !fds[at].revents().is_empty();
         Ready { stopped: is_ready(0), signal: is_ready(1), keys: listens && is_ready(2) }
@@ -178,11 +212,20 @@ impl Typist {
         }
     }
 
+    /// Takes note of whether the terminal is ours; true if it has become so.
+    fn look_for_foreground(&mut self) -> bool {
+        let before = std::mem::replace(&mut self.listens, terminal::is_in_foreground());
+        let again = self.listens && (!before || self.resumed.swap(false, Ordering::SeqCst));
+        if again {
+            self.typed.lock().unwrap_or_else(PoisonError::into_inner).resumed = true;
+        }
+        again
+    }
+
     fn look_at_window(&self) {
-        let size = terminal::size();
+        let size = terminal::size(self.usual);
         // The kernel tells the agent, if it is another size than before.
-        let _ = tcsetwinsize(&self.agent, size);
-        let mut typed = self.typed.lock().unwrap_or_else(PoisonError::into_inner);
-        (typed.resized, typed.resumed) = (Some(size), true);
+        let _ = self.master.resize(size);
+        self.typed.lock().unwrap_or_else(PoisonError::into_inner).resized = Some(size);
     }
 }

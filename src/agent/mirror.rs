@@ -3,17 +3,19 @@
 
 use std::fmt;
 use std::io::{self, PipeReader};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use filedescriptor::FileDescriptor;
+use portable_pty::{MasterPty, PtySize};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Mode, OFlags, open};
-use rustix::io::{Errno, FdFlags, fcntl_setfd, ioctl_fionbio};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::io::{Errno, ioctl_fionbio};
 use rustix::stdio::{stdin, stdout};
-use rustix::termios::{isatty, tcsetwinsize};
+use rustix::termios::{
+    LocalModes, OptionalActions, SpecialCodeIndex, isatty, tcgetattr, tcsetattr,
+};
 
 use super::terminal::{self, RawTerminal};
 
@@ -50,37 +52,51 @@ impl fmt::Display for NoTerminal {
 impl std::error::Error for NoTerminal {}
 
 /// Both ends of a new terminal.
-#[derive(Debug)]
 pub(super) struct Pair {
+    /// Gives it another size.
+    pub(super) master: Box<dyn MasterPty + Send>,
     /// Ours: what is written here is typed there, and what is shown there is read here.
     pub(super) ours: Arc<OwnedFd>,
     pub(super) agents: OwnedFd,
 }
 
 impl Pair {
-    /// Makes one of the size of the user's, if the user has one.
-    pub(super) fn open() -> Result<Pair, NoTerminal> {
-        if !isatty(stdin()) {
+    /// Makes one of this size, if the user has a terminal to show it on; and to type on, if the agent is
+    /// to get keys.
+    pub(super) fn open(interactive: bool, size: PtySize) -> Result<Pair, NoTerminal> {
+        if interactive && !isatty(stdin()) {
             return Err(NoTerminal::Stdin);
         }
         if !isatty(stdout()) {
             return Err(NoTerminal::Stdout);
         }
-        Pair::new().map_err(|error| NoTerminal::NotGiven(error.into()))
+        let pair = Pair::new(size).map_err(NoTerminal::NotGiven)?;
+        if !interactive {
+            end_input(&pair.agents).map_err(|error| NoTerminal::NotGiven(error.into()))?;
+        }
+        Ok(pair)
     }
 
-    fn new() -> rustix::io::Result<Pair> {
-        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
-        fcntl_setfd(&ours, FdFlags::CLOEXEC)?;
-        grantpt(&ours)?;
-        unlockpt(&ours)?;
-        let name = ptsname(&ours, Vec::new())?;
-        let agents = open(name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?;
-        tcsetwinsize(&ours, terminal::size())?;
-        // Whoever types must not have to wait for an agent that does not read.
+    fn new(size: PtySize) -> io::Result<Pair> {
+        let (master, agents) = terminal::open_pty(size)?;
+        // Not by the library's writer: when that is dropped, it types Enter and Ctrl+D.
+        let descriptor = master.as_raw_fd().ok_or(io::ErrorKind::Unsupported)?;
+        let ours = FileDescriptor::dup(&descriptor).map_err(io::Error::other)?;
+        let ours = ours.as_fd().try_clone_to_owned()?;
+        // The thread that types must not have to wait for an agent that does not read.
         ioctl_fionbio(&ours, true)?;
-        Ok(Pair { ours: Arc::new(ours), agents })
+        Ok(Pair { master, ours: Arc::new(ours), agents })
     }
+}
+
+/// Has every read of this terminal return nothing, which means the end of its input. A program that wants
+/// keys sets modes of its own; it just never gets any.
+fn end_input(terminal: &OwnedFd) -> rustix::io::Result<()> {
+    let mut modes = tcgetattr(terminal)?;
+    modes.local_modes -= LocalModes::ICANON;
+    modes.special_codes[SpecialCodeIndex::VMIN] = 0;
+    modes.special_codes[SpecialCodeIndex::VTIME] = 0;
+    tcsetattr(terminal, OptionalActions::Now, &modes)
 }
 
 /// The user's terminal while it shows what an agent shows. When this is dropped, by whatever way, it

@@ -49,12 +49,12 @@ pub use lines::Lines;
 pub use mcp::{ClaudeHome, ServerFlags, Servers};
 pub use mirror::NoTerminal;
 pub use opening::{open_in_pty, open_with};
-pub use process::{ProgramNotFound, find_program, knows_hooks};
+pub use process::{ProgramNotFound, find_program};
 pub use program::Program;
 pub use pty::{PtyOptions, converse_in_pty};
 pub use scratch::Scratch;
 pub use stream::Parser;
-pub use terminal::is_in_foreground;
+pub use terminal::{is_in_foreground, leave_raw_mode};
 pub use watch::{EndedBy, Limits, Request};
 
 /// What this program does when another ralph has started it, to stand between ralph and an agent.

@@ -15,7 +15,6 @@ use anyhow::{Context, Result};
 
 use super::claude::Invocation;
 use super::facts::Exit;
-use super::program::Program;
 use super::supervisor::{Order, SUPERVISE, arguments};
 
 /// How much is read at a time.
@@ -187,15 +186,6 @@ pub(super) fn exit_of(status: ExitStatus) -> Exit {
         Some(signal) => Exit::Signal(signal),
         None => Exit::Code(status.code().unwrap_or(1)),
     }
-}
-
-/// Whether a program is one that tells what it does by hooks. Others are only looked at.
-pub fn knows_hooks(program: &Program) -> bool {
-    let is_claude = |word: &OsString| {
-        let name = Path::new(word).file_name().unwrap_or_default().to_string_lossy();
-        name.contains("claude")
-    };
-    is_claude(&program.name) || program.arguments.iter().any(is_claude)
 }
 
 /// The file that a program name means, as a shell in `directory` would find it.

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use portable_pty::PtySize;
 
 use super::claude::Invocation;
 use super::converse::{Input, Listener, Mailbox, Report};
@@ -34,7 +35,12 @@ const STILL: Duration = Duration::from_secs(1);
 
 /// How a session in a terminal is to be.
 #[derive(Debug, Clone, Copy)]
-pub struct PtyOptions {
+pub struct PtyOptions<'a> {
+    /// What the agent is asked to do. Most programs repeat it on their screen, where it is not said by
+    /// the agent.
+    pub prompt: &'a str,
+    /// Rows and columns of the terminal if the user's does not tell them.
+    pub usual_size: (u16, u16),
     /// Whether the keys are for the agent. If not, it is only looked at.
     pub interactive: bool,
     /// How long there may be no output, no key and no tool at work; none is for ever.
@@ -45,9 +51,14 @@ pub struct PtyOptions {
     pub deadline: Option<Instant>,
 }
 
-impl PtyOptions {
+impl PtyOptions<'_> {
     /// Long enough to begin to type, short enough to wait for.
     pub const TURN_GRACE: Duration = Duration::from_secs(5);
+
+    fn usual_size(&self) -> PtySize {
+        let (rows, cols) = self.usual_size;
+        PtySize { rows, cols, pixel_width: 0, pixel_height: 0 }
+    }
 
     fn limits(&self) -> Limits {
         let exit_grace = if self.interactive { self.turn_grace } else { Duration::ZERO };
@@ -55,17 +66,19 @@ impl PtyOptions {
     }
 }
 
-/// Runs a session in a terminal of its own to its end. All that it shows goes to `log`, too. Without
-/// `hooks`, what it says is what stands on its screen. If the error is `NoTerminal`, nothing was started.
+/// Runs a session in a terminal of its own to its end. All that it shows goes to `log`, too. What it says
+/// is what it tells by `hooks`; if it calls none, what stands on its screen. If the error is `NoTerminal`,
+/// nothing was started.
 pub fn converse_in_pty(
     invocation: &Invocation,
-    hooks: Option<&Hooks>,
-    options: PtyOptions,
+    hooks: &Hooks,
+    options: PtyOptions<'_>,
     mailbox: &Mailbox,
     log: &mut dyn Write,
     listener: &mut dyn Listener,
 ) -> Result<Report> {
-    let Pair { ours, agents } = Pair::open()?;
+    let size = terminal::size(options.usual_size());
+    let Pair { master, ours, agents } = Pair::open(options.interactive, size)?;
     let marker = Marker::new();
     let mut command = supervisor(invocation, STAGE)?;
     command.envs([marker.variable()]).env_remove("COLUMNS").env_remove("LINES");
@@ -79,10 +92,8 @@ pub fn converse_in_pty(
     // Whoever no longer listens does not want to know.
     let post = move |message| drop(sender.send(Input::Child(number, message)));
     let (stopped, stop) = io::pipe()?;
-    if let Some(hooks) = hooks {
-        let (listener, stopped, post) = (hooks.listener()?, stopped.try_clone()?, post.clone());
-        thread::spawn(move || hook::listen(&listener, &stopped, |it| post(Message::Told(it))));
-    }
+    let (hooks, stop_hooks, post_told) = (hooks.listener()?, stopped.try_clone()?, post.clone());
+    thread::spawn(move || hook::listen(&hooks, &stop_hooks, |it| post_told(Message::Told(it))));
     let (agent, gate, post_output) = (ours.clone(), display.gate(), post.clone());
     let copy = move || {
         mirror::copy(&agent, &gate, &stopped, |it| post_output(Message::Output(it)));
@@ -91,15 +102,15 @@ pub fn converse_in_pty(
     let sender = mailbox.sender();
     // If there is no room, somebody is awake in any case.
     let wake = move || drop(sender.try_send(Input::Child(number, Message::Typed)));
-    let size = terminal::size();
+    let usual = options.usual_size();
     let session = Session {
         process,
-        keyboard: Keyboard::listen(ours, options.interactive, wake)?,
+        keyboard: Keyboard::listen(ours, master, options.interactive, usual, wake)?,
         display,
-        interactive: options.interactive,
+        options,
         watch: Watch::new(options.limits(), Instant::now()),
-        screen: Screen::new(size.ws_row, size.ws_col),
-        story: hooks.map(|_| Story::new()),
+        screen: Screen::new(size.rows, size.cols),
+        story: Story::new(),
         look_at: None,
         question: None,
         logged: true,
@@ -110,15 +121,15 @@ pub fn converse_in_pty(
 }
 
 /// When it is dropped, nobody types any more, then nothing is shown any more, then everything ends.
-struct Session {
+struct Session<'a> {
     keyboard: Keyboard,
     display: Display,
     process: Process,
-    interactive: bool,
+    options: PtyOptions<'a>,
     watch: Watch,
     screen: Screen,
-    /// What it tells by hooks, if it can.
-    story: Option<Story>,
+    /// What it tells by hooks.
+    story: Story,
     /// When to look whether there is a question on the screen.
     look_at: Option<Instant>,
     /// What it asks before it begins.
@@ -129,7 +140,7 @@ struct Session {
     _stop: PipeWriter,
 }
 
-impl Session {
+impl Session<'_> {
     fn run(
         mut self,
         inbox: &Receiver<Input>,
@@ -192,16 +203,16 @@ impl Session {
         self.screen.feed(bytes);
         let now = Instant::now();
         self.watch.stir(now);
-        let waits = self.story.as_ref().is_some_and(|story| !story.has_begun());
-        self.look_at = (waits && self.question.is_none()).then(|| now + STILL);
+        let waits = !self.story.has_begun() && self.question.is_none();
+        self.look_at = waits.then(|| now + STILL);
     }
 
     fn hear(&mut self, event: &[u8], listener: &mut dyn Listener) {
-        let Some(story) = &mut self.story else { return };
-        let Some(course) = story.hear(event, &mut |event| listener.event(event)) else { return };
+        let course = self.story.hear(event, &mut |event| listener.event(event));
+        let Some(course) = course else { return };
         listener.caught_up();
         let now = Instant::now();
-        self.watch.set_busy(story.is_busy());
+        self.watch.set_busy(self.story.is_busy());
         match course {
             Course::TurnOver => self.watch.settle(Some(now)),
             Course::Goes => {
@@ -216,7 +227,7 @@ impl Session {
     fn see_to_keys(&mut self, now: Instant) {
         let typed = self.keyboard.typed();
         if let Some(size) = typed.resized {
-            self.screen.resize(size.ws_row, size.ws_col);
+            self.screen.resize(size.rows, size.cols);
         }
         if typed.resumed {
             self.display.resume();
@@ -225,10 +236,8 @@ impl Session {
             self.watch.stir(at);
             // Whoever types wants to go on.
             self.watch.settle(None);
-            if let Some(story) = &mut self.story {
-                story.typed();
-                self.watch.set_busy(story.is_busy());
-            }
+            self.story.typed();
+            self.watch.set_busy(self.story.is_busy());
         }
         if typed.stop {
             self.end(EndedBy::Request, now);
@@ -249,7 +258,7 @@ impl Session {
             let text = format!("the agent asks at its first start {question}").into();
             listener.event(&AgentEvent::Notice { text });
             listener.caught_up();
-            if !self.interactive {
+            if !self.options.interactive {
                 self.end(EndedBy::Silence, now);
             }
         }
@@ -274,7 +283,7 @@ impl Session {
     }
 
     fn finish(self, exit: Option<Exit>, listener: &mut dyn Listener) -> Report {
-        let Session { keyboard, display, process, watch, mut screen, story, question, .. } = self;
+        let Session { keyboard, display, process, options, watch, mut screen, story, .. } = self;
         drop(keyboard);
         let shown = screen.text();
         screen.feed(terminal::RESET);
@@ -283,12 +292,13 @@ impl Session {
             // Whoever writes next begins a line.
             terminal::write_soon(b"\r\n");
         }
-        let ended_by = watch.ended_by();
-        let mut facts = match story {
-            Some(story) => story.into_facts(exit, ended_by, &mut |event| listener.event(event)),
-            None => facts_of_screen(shown, exit, ended_by),
+        let (ended_by, idle) = (watch.ended_by(), options.idle.unwrap_or_default());
+        let mut facts = if story.has_begun() {
+            story.into_facts(exit, ended_by, idle, &mut |event| listener.event(event))
+        } else {
+            facts_of_screen(without_echo(&shown, options.prompt), exit, ended_by, idle)
         };
-        if let Some(question) = question {
+        if let Some(question) = self.question {
             facts.trouble = Some(Trouble::Error(format!(
                 "the agent asks at its first start {question}: start it once by hand in this directory"
             )));
@@ -298,13 +308,58 @@ impl Session {
     }
 }
 
-/// What came of a program that tells nothing but what it shows. One that has fallen silent has said it
-/// all: many never end by themselves.
-fn facts_of_screen(shown: String, exit: Option<Exit>, ended_by: EndedBy) -> Facts {
+/// What came of a program that tells nothing but what it shows. Many never end by themselves: what stood
+/// on the screen of one that was idle counts as well.
+fn facts_of_screen(shown: String, exit: Option<Exit>, ended_by: EndedBy, idle: Duration) -> Facts {
     let trouble = match (ended_by, exit) {
-        (EndedBy::Itself, Some(Exit::Code(0))) | (EndedBy::Silence | EndedBy::Lingering, _) => None,
+        (EndedBy::Itself, Some(Exit::Code(0))) | (EndedBy::Lingering, _) => None,
+        (EndedBy::Silence, _) => Some(Trouble::Idle(idle)),
         (EndedBy::Request, _) => Some(Trouble::Aborted),
         (EndedBy::Itself | EndedBy::Deadline, _) => Some(Trouble::NoResult),
     };
-    Facts { answer: shown, trouble, exit, ..Facts::default() }
+    let result = Some(shown.clone()).filter(|shown| !shown.trim().is_empty());
+    Facts { answer: shown, result, on_screen: true, trouble, exit, ..Facts::default() }
+}
+
+/// What was shown, without the lines of the prompt where the program repeats it: what is asked for there
+/// has not been said by the agent.
+fn without_echo(shown: &str, prompt: &str) -> String {
+    let mut prompt = prompt.lines().map(str::trim).filter(|line| !line.is_empty()).peekable();
+    // A program draws something before the first line, and breaks lines that are long.
+    let opening: String = prompt.next().unwrap_or_default().chars().take(20).collect();
+    let mut begun = false;
+    let mut lines = Vec::new();
+    for line in shown.lines() {
+        if !begun {
+            begun = !opening.is_empty() && line.contains(&opening);
+        } else if prompt.next_if(|expected| line.trim() == *expected).is_some() {
+            continue;
+        }
+        lines.push(line);
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_prompt_asks_for_is_not_said_by_its_echo() {
+        let prompt = "Do the next thing.\n\nWhen all is done, say\nLOOP_COMPLETE\n";
+        let check = |shown: &str, expected: &str| {
+            assert_eq!(without_echo(shown, prompt), expected, "{shown}");
+        };
+        check(
+            "> Do the next thing.\n\n  When all is done, say\n  LOOP_COMPLETE\n\nOK.",
+            "> Do the next thing.\n\n\nOK.",
+        );
+        check(
+            "> Do the next thing.\n  When all is done, say\n  LOOP_COMPLETE\nLOOP_COMPLETE",
+            "> Do the next thing.\nLOOP_COMPLETE",
+        );
+        // Not every program repeats it.
+        check("working\nLOOP_COMPLETE", "working\nLOOP_COMPLETE");
+        assert_eq!(without_echo("LOOP_COMPLETE", ""), "LOOP_COMPLETE");
+    }
 }

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::facts::{Exit, Facts, Observer, Trouble};
 use super::hook::{HookEvent, parse};
@@ -132,11 +133,12 @@ impl Story {
         }
     }
 
-    /// What came of it, now that it has ended.
+    /// What came of it, now that it has ended; if by silence, then after `idle`.
     pub(super) fn into_facts(
         mut self,
         exit: Option<Exit>,
         ended_by: EndedBy,
+        idle: Duration,
         listen: &mut dyn FnMut(&AgentEvent<'_>),
     ) -> Facts {
         let observer = &mut self.observer;
@@ -159,7 +161,7 @@ impl Story {
         let finished = self.turn.is_some();
         let mut facts = self.observer.into_facts(exit);
         if !finished {
-            facts.trouble = Some(trouble(ended_by, self.question));
+            facts.trouble = Some(trouble(ended_by, idle, self.question));
             facts.cost_usd = used.cost_usd;
             facts.input_tokens = used.input_tokens;
             facts.output_tokens = used.output_tokens;
@@ -206,21 +208,22 @@ impl Turn {
 }
 
 /// Why a session did not finish its turn.
-fn trouble(ended_by: EndedBy, question: Option<String>) -> Trouble {
+fn trouble(ended_by: EndedBy, idle: Duration, question: Option<String>) -> Trouble {
     match (ended_by, question) {
         (EndedBy::Silence, Some(question)) => {
             Trouble::Error(format!("the agent asked a question, and nobody answered: {question}"))
         }
         (EndedBy::Request, _) => Trouble::Aborted,
-        (EndedBy::Silence | EndedBy::Itself | EndedBy::Lingering | EndedBy::Deadline, _) => {
-            Trouble::NoResult
-        }
+        (EndedBy::Silence, None) => Trouble::Idle(idle),
+        (EndedBy::Itself | EndedBy::Lingering | EndedBy::Deadline, _) => Trouble::NoResult,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const IDLE: Duration = Duration::from_secs(30);
 
     fn told(events: &[&str]) -> (Vec<Option<Course>>, Story) {
         let mut story = Story::new();
@@ -230,7 +233,7 @@ mod tests {
     }
 
     fn facts(events: &[&str], ended_by: EndedBy) -> Facts {
-        told(events).1.into_facts(Some(Exit::Code(143)), ended_by, &mut |_| ())
+        told(events).1.into_facts(Some(Exit::Code(143)), ended_by, IDLE, &mut |_| ())
     }
 
     const START: &str = "{'hook_event_name':'SessionStart','session_id':'s','model':'opus'}";
@@ -291,7 +294,8 @@ mod tests {
     #[test]
     fn a_session_that_did_not_finish_says_why() {
         let why = |events: &[&str], ended_by| facts(events, ended_by).trouble.unwrap();
-        assert_eq!(why(&[], EndedBy::Silence), Trouble::NoResult);
+        assert_eq!(why(&[START], EndedBy::Silence), Trouble::Idle(IDLE));
+        assert_eq!(why(&[START], EndedBy::Itself), Trouble::NoResult);
         assert_eq!(why(&[START], EndedBy::Request), Trouble::Aborted);
         let asked = why(&[START, PROMPT, TOOL, ASK], EndedBy::Silence).to_string();
         assert_eq!(asked, "the agent asked a question, and nobody answered: may it use `Write`?");

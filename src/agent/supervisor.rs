@@ -14,12 +14,11 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use portable_pty::PtySize;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group, setsid, wait,
 };
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::stdio::{dup2_stderr, dup2_stdout};
 use signal_hook::low_level::emulate_default_handler;
 
@@ -27,6 +26,7 @@ use super::claude::{Invocation, Stdin};
 use super::descendants::{PATIENCE, descendants};
 use super::descriptors::close_inherited;
 use super::sandbox::agent_of;
+use super::terminal::open_pty;
 
 /// The first argument that makes a ralph a supervisor.
 pub(super) const SUPERVISE: &str = "__supervise";
@@ -151,7 +151,8 @@ pub(super) fn supervise(arguments: impl Iterator<Item = OsString>) -> ExitCode {
                 File::open(path).with_context(|| format!("can't read `{}`", path.display()))?.into()
             }
             Stdin::Terminal => {
-                let (side, terminal) = private_terminal().context("can't get a terminal")?;
+                let (side, terminal) =
+                    open_pty(PtySize::default()).context("can't get a terminal")?;
                 other_side = Some(side);
                 terminal.into()
             }
@@ -162,16 +163,6 @@ pub(super) fn supervise(arguments: impl Iterator<Item = OsString>) -> ExitCode {
         let_go_of_output();
         supervisor.watch()
     })
-}
-
-/// A terminal of nobody's, and its other side.
-fn private_terminal() -> Result<(OwnedFd, File)> {
-    let side = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
-    grantpt(&side)?;
-    unlockpt(&side)?;
-    let name = ptsname(&side, Vec::new())?;
-    let terminal = open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty())?;
-    Ok((side, terminal.into()))
 }
 
 /// The output is the agent's: as long as we had it, too, nobody would see the agent close it.

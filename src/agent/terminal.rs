@@ -2,19 +2,17 @@
 //! so again.
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use crossterm::terminal::{disable_raw_mode, enable_raw_mode, window_size};
+use portable_pty::{MasterPty, PtyPair, PtySize, native_pty_system};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use rustix::process::getpgrp;
 use rustix::stdio::{stdin, stdout};
-use rustix::termios::{
-    OptionalActions, Termios, Winsize, isatty, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr,
-};
-
-/// The size of a terminal that does not tell.
-const USUAL: Winsize = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetpgrp, tcsetattr};
 
 /// How long a terminal that nobody reads is waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -61,36 +59,65 @@ pub fn is_in_foreground() -> bool {
 /// The terminal while every key is handed on as it is. When this is dropped, by whatever way, the
 /// terminal is as it was.
 #[derive(Debug)]
-pub(super) struct RawTerminal {
-    saved: SavedTerminal,
-}
+pub(super) struct RawTerminal(());
 
 impl RawTerminal {
+    /// Where stdin is no terminal, there are no keys to hand on, and only the screen is put right in the
+    /// end.
     pub(super) fn enter() -> io::Result<RawTerminal> {
-        let saved = SavedTerminal { modes: tcgetattr(stdin())? };
-        let terminal = RawTerminal { saved };
+        let terminal = RawTerminal(());
         terminal.again()?;
         Ok(terminal)
     }
 
-    /// Whoever suspends ralph and wakes it again gets the terminal in between.
+    /// Enters raw mode once more: while ralph was suspended, the shell had the terminal.
     pub(super) fn again(&self) -> io::Result<()> {
-        let mut modes = self.saved.modes.clone();
-        modes.make_raw();
-        Ok(tcsetattr(stdin(), OptionalActions::Now, &modes)?)
+        if !is_in_foreground() {
+            return Ok(());
+        }
+        // Enabling does nothing while it is believed to be on.
+        disable_raw_mode()?;
+        enable_raw_mode()
     }
 }
 
 impl Drop for RawTerminal {
     fn drop(&mut self) {
-        self.saved.restore_with_screen();
+        if isatty(stdout()) {
+            write_soon(RESET);
+        }
+        leave_raw_mode();
     }
 }
 
-/// How large the terminal is.
-pub(super) fn size() -> Winsize {
-    let told = tcgetwinsize(stdout()).ok();
-    told.filter(|size| size.ws_row > 0 && size.ws_col > 0).unwrap_or(USUAL)
+/// Makes the modes of the terminal as they were, if they were changed for an agent.
+pub fn leave_raw_mode() {
+    if is_in_foreground() {
+        let _ = disable_raw_mode();
+    }
+}
+
+/// How large the user's terminal is; if it does not tell, `usual`.
+pub(super) fn size(usual: PtySize) -> PtySize {
+    let told = window_size().ok().filter(|size| size.rows > 0 && size.columns > 0);
+    told.map_or(usual, |size| PtySize {
+        rows: size.rows,
+        cols: size.columns,
+        pixel_width: size.width,
+        pixel_height: size.height,
+    })
+}
+
+/// Both ends of a new terminal. The agent's end is one of its own and not the library's, which closes it
+/// only with its own way to start a program.
+pub(super) fn open_pty(size: PtySize) -> io::Result<(Box<dyn MasterPty + Send>, OwnedFd)> {
+    // The library tells its errors in words that are not for people.
+    let PtyPair { master, slave } =
+        native_pty_system().openpty(size).map_err(|_| io::Error::last_os_error())?;
+    let name = master.tty_name().ok_or(io::ErrorKind::NotFound)?;
+    let agents = open(name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?;
+    drop(slave);
+    Ok((master, agents))
 }
 
 /// Writes to a terminal at once, past every buffer of ours; waits as long as nobody reads it.

@@ -80,11 +80,29 @@ fn terminal_plan(settings: &Settings, show: &ShowArgs, setup: &Setup) -> Option<
     if !settings.pty_mode {
         return None;
     }
-    if !is_watched(show) {
-        setup.say("PTY mode was asked for, but this is no terminal: going on without");
+    let interactive = settings.pty_interactive;
+    if let Some(reason) = why_headless(interactive, show) {
+        setup.say(&format!("PTY mode requested but {reason}, falling back to headless"));
         return None;
     }
-    Some(TerminalPlan { interactive: settings.pty_interactive, idle: settings.idle_timeout })
+    let environment = &setup.environment;
+    let usual_size = (environment.lines().unwrap_or(24), environment.columns().unwrap_or(80));
+    Some(TerminalPlan { interactive, idle: settings.idle_timeout, usual_size })
+}
+
+/// Why an agent can't have a terminal of its own; none if it can.
+fn why_headless(interactive: bool, show: &ShowArgs) -> Option<&'static str> {
+    if !io::stdout().is_terminal() {
+        return Some("stdout is not a TTY");
+    }
+    if show.headless || show.format != RunFormat::Text {
+        return Some("the output is not for a person");
+    }
+    let has_keys = io::stdin().is_terminal();
+    if interactive && !has_keys {
+        return Some("stdin is not a TTY");
+    }
+    (has_keys && !agent::is_in_foreground()).then_some("ralph is in the background")
 }
 
 /// The settings that the flags about terminals stand for.
@@ -175,7 +193,7 @@ impl Audience<'_> {
             Some(keyboard) => {
                 forward_signals(&mailbox, self.keys_are_ours, keyboard.restorer())?;
             }
-            None => forward_signals(&mailbox, self.keys_are_ours, || {})?,
+            None => forward_signals(&mailbox, self.keys_are_ours, agent::leave_raw_mode)?,
         }
         let notifier = Notifier::new(self.settings.notify.command.clone(), self.setup);
         let view = view(self.show, self.setup, &self.places.root);

@@ -17,8 +17,8 @@ use super::sentinels::DONE;
 use super::stop::{Bounds, Used};
 use crate::agent::sandbox::{Held, Stance};
 use crate::agent::{
-    self, Facts, Invocation, Listener, Mailbox, NoTerminal, PtyOptions, Report, Scratch, Session,
-    Stdin, Trouble,
+    self, Facts, Hooks, Invocation, Listener, Mailbox, NoTerminal, PtyOptions, Report, Scratch,
+    Session, Stdin, Trouble,
 };
 use crate::dag::{AttemptId, Outcome, RunId, Status, TaskId};
 use crate::event::{
@@ -248,26 +248,28 @@ impl<'a> Helm<'a> {
         scratch: &Scratch,
         log: &mut dyn Write,
     ) -> Result<Option<Report>> {
-        let Some(TerminalPlan { interactive, idle }) = self.agent.terminal else { return Ok(None) };
+        let Some(TerminalPlan { interactive, idle, usual_size }) = self.agent.terminal else {
+            return Ok(None);
+        };
         let permission = self.agent.permission();
         let (invocation, hooks) = if self.agent.plain {
             let prompt = scratch.write("prompt.md", prompt)?;
-            (Invocation { stdin: Stdin::Nothing, ..session.plain(prompt) }, None)
+            (Invocation { stdin: Stdin::Nothing, ..session.plain(prompt) }, Hooks::new(scratch)?)
         } else {
-            let opened = agent::open_in_pty(session, prompt, &permission, interactive, scratch)?;
-            (opened.0, Some(opened.1))
+            agent::open_in_pty(session, prompt, &permission, interactive, scratch)?
         };
         let held = self.hold(invocation, Stance::AtTheTerminal)?;
         let options = PtyOptions {
+            prompt,
+            usual_size,
             interactive,
             idle,
             turn_grace: PtyOptions::TURN_GRACE,
             deadline: self.time_left().map(|left| Instant::now() + left),
         };
-        let hooks = hooks.as_ref().filter(|_| agent::knows_hooks(&self.agent.program));
         let shown = agent::converse_in_pty(
             &held.invocation,
-            hooks,
+            &hooks,
             options,
             self.mailbox,
             log,

@@ -90,11 +90,12 @@ fn ended_for_a_reason(facts: &Facts, ended_by: EndedBy) -> Option<Verdict> {
         (EndedBy::Deadline, _) => Some(Verdict::OutOfTime),
         (_, None) => None,
         // It was ended by us after it had had its say: what it said counts.
-        (EndedBy::Silence | EndedBy::Lingering, Some(Trouble::NoResult))
+        (EndedBy::Silence | EndedBy::Lingering, Some(Trouble::NoResult | Trouble::Idle(_)))
             if !facts.answer.is_empty() =>
         {
             None
         }
+        (_, Some(trouble @ Trouble::Idle(_))) => Some(Verdict::Silent(trouble.to_string())),
         (EndedBy::Silence, Some(Trouble::NoResult)) => {
             Some(Verdict::Silent("the session showed no sign of life and was ended".to_owned()))
         }
@@ -104,6 +105,9 @@ fn ended_for_a_reason(facts: &Facts, ended_by: EndedBy) -> Option<Verdict> {
 }
 
 fn why_silent(facts: &Facts) -> String {
+    if let Some(trouble @ Trouble::Idle(_)) = &facts.trouble {
+        return trouble.to_string();
+    }
     let mut reason = "the session ended without a verdict".to_owned();
     if facts.answer.trim().is_empty() {
         reason.push_str(" and without an answer");
@@ -143,6 +147,10 @@ mod tests {
 
     fn asks() -> Trouble {
         Trouble::Error("it asks whether the project is trusted".into())
+    }
+
+    fn idle() -> Trouble {
+        Trouble::Idle(std::time::Duration::from_secs(30))
     }
 
     fn silent() -> Verdict {
@@ -207,6 +215,7 @@ mod tests {
             (EndedBy::Lingering, None, Verdict::Done { doubtful: false }),
             (EndedBy::Lingering, Some(Trouble::NoResult), Verdict::Done { doubtful: false }),
             (EndedBy::Silence, Some(Trouble::NoResult), Verdict::Done { doubtful: false }),
+            (EndedBy::Silence, Some(idle()), Verdict::Done { doubtful: false }),
             (EndedBy::Silence, Some(asks()), Verdict::Refused(asks())),
         ] {
             let facts = Facts { trouble: trouble.clone(), ..said(answer) };
@@ -216,6 +225,15 @@ mod tests {
         let dumb = Facts { trouble: Some(Trouble::NoResult), ..said("") };
         let verdict = judged(&dumb, EndedBy::Silence, None).verdict;
         assert!(matches!(verdict, Verdict::Silent(_)), "{verdict:?}");
+    }
+
+    #[test]
+    fn an_idle_session_without_a_verdict_is_told_as_such() {
+        let why = Verdict::Silent("no activity for 30 s (--idle-timeout): session ended".into());
+        for answer in ["", "hm"] {
+            let facts = Facts { trouble: Some(idle()), ..said(answer) };
+            assert_eq!(judged(&facts, EndedBy::Silence, None).verdict, why, "{answer}");
+        }
     }
 
     /// A judgement in the words of docs/sigils.md.

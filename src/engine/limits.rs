@@ -62,7 +62,8 @@ pub(super) fn react(trouble: &Trouble, refusals: u32, now: Timestamp) -> Reactio
         | Trouble::Budget
         | Trouble::Aborted
         | Trouble::Error(_)
-        | Trouble::NoResult => Reaction::Blame,
+        | Trouble::NoResult
+        | Trouble::Idle(_) => Reaction::Blame,
     }
 }
 
@@ -153,6 +154,7 @@ mod tests {
             Trouble::Aborted,
             Trouble::Error("x".into()),
             Trouble::NoResult,
+            Trouble::Idle(Duration::from_secs(30)),
         ];
         for trouble in troubles {
             assert_eq!(react(&trouble, 1, now()), Reaction::Blame);

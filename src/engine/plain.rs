@@ -338,6 +338,13 @@ impl Plain<'_> {
                 iteration.outcome = Outcome::Limited;
                 iteration.end = Some(RunEnd::Limit(Reached::Cost));
             }
+            // Where nothing but the screen tells, an agent that is done looks like this. What it showed
+            // counts; if that completes nothing, the person is told why it was ended.
+            (_, Some(trouble @ Trouble::Idle(_))) if iteration.facts.result.is_some() => {
+                self.refusals = 0;
+                let is_said = self.promised(&iteration.facts).is_some();
+                iteration.reason = Some(trouble.to_string()).filter(|_| !is_said);
+            }
             (_, Some(trouble)) => self.refused(&mut iteration, trouble, &why),
             (_, None) => self.refusals = 0,
         }
@@ -371,7 +378,13 @@ impl Plain<'_> {
         if checklist.is_complete() {
             return Some(RunEnd::Signalled("every item of the plan is ticked off".to_owned()));
         }
-        let answer = facts.result.as_deref().filter(|_| facts.trouble.is_none())?;
+        self.promised(facts)
+    }
+
+    /// How what the agent said ends the loop, if it does.
+    fn promised(&self, facts: &Facts) -> Option<RunEnd> {
+        let counts = matches!(facts.trouble, None | Some(Trouble::Idle(_)));
+        let answer = facts.result.as_deref().filter(|_| counts)?;
         promised(answer, &self.plan.completion_promise)
     }
 

@@ -82,6 +82,8 @@ pub struct TerminalPlan {
     pub interactive: bool,
     /// How long neither may do anything.
     pub idle: Option<Duration>,
+    /// Its rows and columns, if the person's terminal does not tell them.
+    pub usual_size: (u16, u16),
 }
 
 /// Where things are.

@@ -63,6 +63,11 @@ impl Environment {
     pub fn columns(&self) -> Option<u16> {
         self.text("COLUMNS").ok()??.parse().ok().filter(|columns| *columns > 0)
     }
+
+    /// The height that a user asks for, in cells.
+    pub fn lines(&self) -> Option<u16> {
+        self.text("LINES").ok()??.parse().ok().filter(|lines| *lines > 0)
+    }
 }
 
 impl<K: Into<String>, V: Into<OsString>> FromIterator<(K, V)> for Environment {

@@ -163,7 +163,9 @@ impl<W: Write> RunView<W> {
         let (red, yellow) = (Style::new().red(), Style::new().yellow());
         let reason = end.reason.unwrap_or_default();
         let (label, style, text) = match (end.outcome, end.status) {
-            (Outcome::Done, None) => ("✓ iteration complete", Style::new().green(), String::new()),
+            (Outcome::Done, None) => {
+                ("✓ iteration complete", Style::new().green(), reason.to_owned())
+            }
             (Outcome::Done, _) => ("✓ done", Style::new().green(), String::new()),
             (Outcome::Blocked, _) => ("? asks", yellow, reason.to_owned()),
             (Outcome::Failed | Outcome::Silent, Some(Status::Failed)) => {

@@ -32,6 +32,7 @@
 //! | `size`, `report-size` | shows the size of the terminal, now or whenever it changes |
 //! | `dialog FILE` | shows it, and asks something before the session begins |
 //! | `ask-permission TOOL`, `prompted` | tells by hooks that it asks; that a turn begins |
+//! | `no-hooks` | as the first step: calls no hooks, as the real program does that was told not to |
 //! | `raw-mode` | puts the terminal into raw mode, hides the cursor, and leaves it so |
 //! | `expect-terminal` | exits with 97 unless stdin, stdout and stderr are a terminal |
 //! | `stop` | stops itself, as a program does that is told to by a key |
@@ -117,6 +118,9 @@ fn play(arguments: &[String]) -> Result<u8, Stop> {
         Player { arguments: arguments.join(" "), stdin, stream, wants_result: true, failed: false };
     let replays = steps.iter().any(|step| matches!(step, Step::Replay { .. }));
     let asks_first = matches!(steps.first(), Some(Step::Dialog(_)));
+    if matches!(steps.first(), Some(Step::NoHooks)) {
+        player.stream.call_no_hooks();
+    }
     if !replays && !asks_first {
         player.stream.begin();
     }
@@ -216,6 +220,8 @@ impl Player {
             Step::AskPermission(tool) => self.stream.ask_permission(&tool),
             Step::Prompted => self.stream.prompted(),
             Step::RawMode => raw_mode()?,
+            // Before the first hook was called.
+            Step::NoHooks => {}
             Step::ExpectTerminal => {
                 let are = [io::stdin().is_terminal(), io::stdout().is_terminal()];
                 let all = are == [true; 2] && io::stderr().is_terminal();

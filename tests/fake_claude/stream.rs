@@ -81,6 +81,13 @@ impl Stream {
         self.tui.is_some()
     }
 
+    /// From now on hooks are not called.
+    pub(crate) fn call_no_hooks(&mut self) {
+        if let Some(tui) = &mut self.tui {
+            tui.forget_hooks();
+        }
+    }
+
     pub(crate) fn ask_permission(&self, tool: &str) {
         if let Some(tui) = &self.tui {
             tui.call("PermissionRequest", &json!({ "tool_name": tool, "tool_input": {} }));

@@ -38,6 +38,10 @@ impl Tui {
         })
     }
 
+    pub(crate) fn forget_hooks(&mut self) {
+        self.hooks = Value::Null;
+    }
+
     pub(crate) fn begin(&self, model: &str) {
         self.call("SessionStart", &json!({ "source": "startup", "model": model }));
         self.call("UserPromptSubmit", &json!({ "prompt": self.prompt }));

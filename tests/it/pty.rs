@@ -212,7 +212,7 @@ fn an_agent_that_does_nothing_is_ended() {
         let mut terminal = stage.start(mode, "say ready | hang", &["--silence-ms", "800"]);
         let facts = stage.finish(&mut terminal);
         check(&facts, "Silence", "Code(143)");
-        assert_eq!(facts["trouble"], "NoResult");
+        assert_eq!(facts["trouble"], "Idle(800ms)");
     }
 }
 
@@ -424,7 +424,8 @@ fn without_hooks_what_it_says_is_what_a_terminal_would_show() {
     let facts = stage.finish(&mut terminal);
     let answer = facts["answer"].as_str().unwrap();
     assert_eq!(answer.trim_start(), format!("{sigil}\nAll done. LOOP_COMPLETE"));
-    assert_eq!(facts["trouble"], Value::Null);
+    assert_eq!((&facts["trouble"], &facts["on_screen"]), (&Value::Null, &true.into()));
+    assert_eq!(facts["result"], facts["answer"]);
 }
 
 #[test]
@@ -434,8 +435,43 @@ fn a_program_without_hooks_that_falls_silent_has_said_it_all() {
     let mut terminal =
         stage.start_program("observe", &["sh", "-c", program], &["--silence-ms", "600"]);
     let facts = stage.finish(&mut terminal);
+    let said = Value::from("LOOP_COMPLETE");
     assert_eq!(facts["ended_by"], "Silence");
-    assert_eq!((&facts["trouble"], &facts["answer"]), (&Value::Null, &"LOOP_COMPLETE".into()));
+    assert_eq!(facts["trouble"], "Idle(600ms)");
+    assert_eq!((&facts["answer"], &facts["result"]), (&said, &said));
+}
+
+#[test]
+fn a_program_that_hooks_are_offered_to_and_calls_none_is_read_from_its_screen() {
+    let stage = Stage::new();
+    let script = "no-hooks | raw-mode | print LOOP_COMPLETE\r\n | hang";
+    let mut terminal = stage.start("observe", script, &["--silence-ms", "600"]);
+    let facts = stage.finish(&mut terminal);
+    check(&facts, "Silence", "Code(143)");
+    assert_eq!((&facts["on_screen"], &facts["result"]), (&true.into(), &"LOOP_COMPLETE".into()));
+}
+
+#[test]
+fn whoever_only_looks_leaves_the_agent_without_input() {
+    let stage = Stage::new();
+    let program = "cat; read line || echo no line; cat < /dev/tty; echo at the end";
+    let flags = ["--silence-ms", "0"];
+    let mut terminal = stage.start_program("observe", &["sh", "-c", program], &flags);
+    let facts = stage.finish(&mut terminal);
+    assert_eq!(facts["answer"], "no line\nat the end");
+    check(&facts, "Itself", "Code(0)");
+}
+
+#[test]
+fn whoever_only_looks_needs_no_keyboard() {
+    let stage = Stage::new();
+    let mut shell = Terminal::shell(&stage.command("observe", "expect-terminal | say hello", &[]));
+    shell.press(&format!("{} < /dev/null\n", stage.line("observe", &[])));
+    shell.wait_for("hello").wait_for("the session is over");
+    shell.press("exit\n");
+    shell.finish();
+    assert!(shell.is_sane(), "{}", shell.screen());
+    stage.assert_nothing_left();
 }
 
 #[test]
@@ -581,9 +617,11 @@ fn the_terminal_is_raw_again_when_ralph_was_suspended_in_between() {
 #[test]
 fn without_a_terminal_the_caller_is_told_so() {
     let stage = Stage::new();
-    let command = stage.command("observe", "say never", &[]);
-    let said = stage.project.run(command, None).ok();
-    assert_eq!(said, "without a terminal: stdin is no terminal");
+    for (mode, missing) in [("interactive", "stdin"), ("observe", "stdout")] {
+        let command = stage.command(mode, "say never", &[]);
+        let said = stage.project.run(command, None).ok();
+        assert_eq!(said, format!("without a terminal: {missing} is no terminal"));
+    }
     let mut shell = Terminal::shell(&stage.command("observe", "say never", &[]));
     shell.press(&format!("{} | cat\n", stage.line("observe", &[])));
     shell.wait_for("without a terminal: stdout is no terminal");

@@ -103,7 +103,7 @@ fn without_a_terminal_it_is_said_and_the_run_goes_on() {
     let output =
         project.run(run_command(&project, &["expect-arg --print | done"], &["--pty"]), None);
     assert!(output.status.success(), "{output:?}");
-    let said = "PTY mode was asked for, but this is no terminal: going on without\n";
+    let said = "PTY mode requested but stdout is not a TTY, falling back to headless\n";
     assert_eq!(output.stderr(), said);
     assert_eq!(outcome(&project, &task), "done");
 }
@@ -232,5 +232,72 @@ fn ctrl_c_twice_stops_a_loop_whose_agent_has_the_terminal() {
     let (code, screen) = terminal.finish();
     assert_eq!(code, 130, "{screen}");
     assert!(terminal.is_sane(), "{screen}");
+    project.assert_nothing_left();
+}
+
+/// A loop around a program that calls no hooks, on a terminal of this many rows.
+fn loop_on_a_screen(project: &Project, script: &str, flags: &[&str]) -> (u32, String) {
+    project.write("agent", format!("#!/bin/sh\n{script}\n"));
+    let agent = project.root().join("agent");
+    let mut permissions = fs::metadata(&agent).unwrap().permissions();
+    std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o755);
+    fs::set_permissions(&agent, permissions).unwrap();
+    let agent = agent.display().to_string();
+    let loops = ["loop", "3", "Say it when all is done.", "--no-sandbox", "--agent", &agent];
+    let mut command = project.ralph_command(loops.iter().chain(flags));
+    command.env("RALPH_LOOP_PAUSE_SECS", "0");
+    let mut terminal = Terminal::sized(&command, 40, 100);
+    let (code, screen) = terminal.finish();
+    assert!(terminal.is_sane(), "{screen}");
+    project.assert_nothing_left();
+    (code, screen)
+}
+
+#[test]
+fn a_promise_on_the_screen_completes_a_loop() {
+    let in_colours = "printf '\\033[32mLOOP_COMPLETE\\033[0m\\n'";
+    let early = "echo LOOP_COMPLETE; seq 1000";
+    let never_ends = "echo LOOP_COMPLETE; sleep 600";
+    for script in [in_colours, early, never_ends] {
+        for mode in ["--pty", "--observe"] {
+            let project = Project::bare();
+            let (code, screen) = loop_on_a_screen(&project, script, &[mode, "--idle-timeout", "1"]);
+            assert_eq!(code, 0, "{script} {mode}: {screen}");
+            assert!(screen.contains("the agent said LOOP_COMPLETE"), "{script} {mode}: {screen}");
+            assert!(screen.contains("1 iteration "), "{script} {mode}: {screen}");
+            assert!(!screen.contains("no activity"), "{script} {mode}: {screen}");
+        }
+    }
+}
+
+#[test]
+fn an_idle_timeout_is_told() {
+    let told = "no activity for 1 s (--idle-timeout): session ended";
+    let project = Project::bare();
+    let script = "echo hm; sleep 600";
+    let (code, screen) = loop_on_a_screen(&project, script, &["--observe", "--idle-timeout", "1"]);
+    assert_eq!((code, screen.matches(told).count()), (3, 3), "{screen}");
+    // With hooks, and as the reason of an attempt.
+    for script in ["say hm | no-result | hang", "no-hooks | raw-mode | print hm | hang"] {
+        let (project, task) = one_task();
+        let flags = ["--observe", "--idle-timeout", "1", "--once"];
+        let mut terminal = Terminal::start(&run_command(&project, &[script], &flags));
+        terminal.finish();
+        let attempt = project.show(&task)["history"][0].clone();
+        assert_eq!(attempt["reason"], told, "{script}: {attempt}");
+        project.assert_nothing_left();
+    }
+}
+
+#[test]
+fn the_size_that_the_environment_tells_counts_where_the_terminal_tells_none() {
+    let project = Project::bare();
+    let command = project.ralph_with("size | say bye", [""; 0]);
+    let mut shell = Terminal::shell(&command);
+    let ralph = crate::harness::RALPH;
+    shell.press(&format!("stty rows 0 cols 0; COLUMNS=97 LINES=31 {ralph} loop 1 x --observe\n"));
+    shell.wait_for("size 31x97").wait_for("the limit on iterations was reached");
+    shell.press("exit\n");
+    shell.finish();
     project.assert_nothing_left();
 }

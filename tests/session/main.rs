@@ -231,6 +231,8 @@ fn facts(report: &Report) -> Value {
         "ended_by": format!("{:?}", report.ended_by),
         "exit": facts.exit.map(|exit| format!("{exit:?}")),
         "answer": facts.answer.chars().take(2000).collect::<String>(),
+        "result": facts.result.as_ref().map(|it| it.chars().take(2000).collect::<String>()),
+        "on_screen": facts.on_screen,
         "cost": facts.cost_usd,
         "turns": facts.turns,
         "stderr": report.stderr,

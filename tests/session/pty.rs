@@ -42,7 +42,10 @@ impl Terminal {
 pub(crate) fn run(terminal: &Terminal, options: &Options) -> Result<()> {
     let mailbox = Mailbox::new();
     forward_signals(&mailbox, true, || {})?;
+    let prompt = fs::read_to_string(&options.prompt)?;
     let pty = PtyOptions {
+        prompt: &prompt,
+        usual_size: (24, 80),
         interactive: terminal.interactive,
         idle: options.limits.silence.filter(|idle| !idle.is_zero()),
         turn_grace: options.limits.exit_grace,
@@ -53,16 +56,14 @@ pub(crate) fn run(terminal: &Terminal, options: &Options) -> Result<()> {
         panic_after: options.teller.panic_after.clone(),
     };
     let scratch = Scratch::new(&std::env::temp_dir())?;
-    let prompt = fs::read_to_string(&options.prompt)?;
     let session = Session { scratch: Some(scratch.path().to_owned()), ..options.session()? };
     let (mut invocation, hooks) =
         open_in_pty(&session, &prompt, &Permission::Everything, true, &scratch)?;
     if !terminal.hooks {
         invocation = Invocation { arguments: options.agent[1..].to_vec(), ..invocation };
     }
-    let hooks = terminal.hooks.then_some(&hooks);
     let mut log = Tail::default();
-    let result = converse_in_pty(&invocation, hooks, pty, &mailbox, &mut log, &mut teller);
+    let result = converse_in_pty(&invocation, &hooks, pty, &mailbox, &mut log, &mut teller);
     let report = match result {
         Err(error) if error.is::<NoTerminal>() => {
             print(&format!("without a terminal: {error}"));
