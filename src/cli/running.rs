@@ -308,7 +308,8 @@ fn view(args: &ShowArgs, setup: &Setup, root: &Path) -> Box<dyn View> {
             let terminal = setup.terminal();
             let status_line = !args.headless && terminal.colour && io::stdout().is_terminal();
             let options = RunViewOptions { timestamps: args.timestamps, status_line };
-            Box::new(RunView::new(io::BufWriter::new(out), terminal, root, options))
+            let view = RunView::new(io::BufWriter::new(out), terminal, root, options);
+            Box::new(view.warning_on(Box::new(io::stderr())))
         }
         RunFormat::Jsonl => Box::new(JsonLines::new(io::BufWriter::new(out))),
         RunFormat::Json => Box::new(JsonSummary::new(out)),

@@ -34,6 +34,8 @@ pub struct RunView<W: Write> {
     now: Now,
     most_iterations: Option<u32>,
     loop_id: Option<String>,
+    /// Where warnings go, if not between everything else.
+    warnings: Option<Box<dyn Write>>,
 }
 
 /// What the line at the bottom is made of.
@@ -72,7 +74,29 @@ impl<W: Write> RunView<W> {
             now: Now::default(),
             most_iterations: None,
             loop_id: None,
+            warnings: None,
         }
+    }
+
+    /// The same with warnings on an output of their own, such as stderr.
+    pub fn warning_on(mut self, warnings: Box<dyn Write>) -> RunView<W> {
+        self.warnings = Some(warnings);
+        self
+    }
+
+    fn warn(&mut self, message: &str) -> io::Result<()> {
+        if self.warnings.is_none() {
+            return self.labelled("warning", Style::new().yellow(), message);
+        }
+        // Both may be the same terminal: what was shown so far comes first, and nothing stands in the way.
+        self.session.close(&mut self.out)?;
+        self.out.out.clear()?;
+        self.out.flush()?;
+        if let Some(warnings) = &mut self.warnings {
+            // A person who has closed stderr does not want to know.
+            let _ = writeln!(warnings, "warning: {}", flat(message));
+        }
+        Ok(())
     }
 
     fn line(&self) -> Line {
@@ -317,14 +341,10 @@ impl<W: Write> View for RunView<W> {
             }
             Event::Resume => self.labelled("resume", Style::new().yellow(), "going on")?,
             Event::Idle(idle) => self.labelled("idle", Style::new().dimmed(), idle.reason)?,
-            Event::Error(problem) => {
-                let style = if problem.fatal { Style::new().red() } else { Style::new().yellow() };
-                self.labelled(
-                    if problem.fatal { "error" } else { "warning" },
-                    style,
-                    problem.message,
-                )?;
+            Event::Error(problem) if problem.fatal => {
+                self.labelled("error", Style::new().red(), problem.message)?;
             }
+            Event::Error(problem) => self.warn(problem.message)?,
             Event::Complete(complete) => {
                 self.session.close(&mut self.out)?;
                 self.out.out.clear()?;

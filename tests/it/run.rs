@@ -193,7 +193,7 @@ fn what_a_session_says_decides_about_its_task() {
         assert!(history[0].1.contains(reason), "{script}: {history:?}");
         assert_eq!(status(&project, &task), after, "{script}");
         let foreign = script.contains("t-zzzzzz") && outcome == "silent";
-        let said = output.stdout().contains("`t-zzzzzz`, which is not its task");
+        let said = output.stderr().contains("`t-zzzzzz`, which is not its task");
         assert_eq!(said, foreign, "{script}: {output:?}");
     }
 }
@@ -305,8 +305,8 @@ fn complete_is_believed_only_when_it_is_true() {
     let complete = "done | say <promise>COMPLETE</promise>";
     let output = run(&project, &[complete, complete], &["--no-verify"]);
     assert_code(&output, 0);
-    let said = "warning  the agent said COMPLETE, but 1 tasks are not done; going on";
-    assert_eq!(output.stdout().matches(said).count(), 1, "{output:?}");
+    let said = "warning: the agent said COMPLETE, but 1 tasks are not done; going on";
+    assert_eq!(output.stderr().matches(said).count(), 1, "{output:?}");
 }
 
 #[test]
@@ -876,7 +876,7 @@ fn new_commits_are_pushed_and_a_failed_push_is_a_warning() {
     fs::remove_dir_all(&remote).unwrap();
     let output = run(&project, &[commit], &["--no-verify", "--auto-push"]);
     assert_code(&output, 0);
-    assert!(output.stdout().contains("warning  `git push` ended with code"), "{output:?}");
+    assert!(output.stderr().contains("warning: `git push` ended with code"), "{output:?}");
 }
 
 #[test]
@@ -932,7 +932,7 @@ fn a_person_who_decides_in_between_is_right() {
     let overrule =
         format!("run env -u RALPH_ATTEMPT_ID ralph task fail {task} -r 'I said no' | done");
     let output = run(&project, &[&overrule, "done"], &["--no-verify"]);
-    assert!(output.stdout().contains("a person decided"), "{output:?}");
+    assert!(output.stderr().contains("a person decided"), "{output:?}");
     assert_eq!(status(&project, &task), "failed");
     assert_code(&output, 1);
     assert_eq!(history(&project, &task)[0].0, "overruled");

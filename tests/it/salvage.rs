@@ -28,7 +28,7 @@ fn a_repository_that_an_agent_makes_inside_ours_is_kept_with_its_files() {
                   | fail no";
     let output = project.run(project.ralph_with(script, ["run", "--max-retries", "0"]), None);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(!output.stdout().contains("warning"), "{output:?}");
+    assert!(!output.stderr().contains("warning"), "{output:?}");
     let kept = salvage_of(&project, &task);
     assert_eq!(project.git(["show", &format!("{kept}:half.txt")]), "half");
     assert_eq!(project.git(["show", &format!("{kept}:new/file")]), "inside");
@@ -48,7 +48,7 @@ fn a_salvage_that_fails_is_a_warning_and_the_run_goes_on() {
     let command = project.ralph_playing(&scripts, ["run", "--no-verify", "--no-sandbox"]);
     let output = project.run(command, None);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(output.stdout().contains("has not committed can't be kept: git: "), "{output:?}");
+    assert!(output.stderr().contains("has not committed can't be kept: git: "), "{output:?}");
     project.assert_nothing_left();
 }
 
