@@ -590,3 +590,23 @@ fn without_a_terminal_it_goes_on_as_afk() {
     assert_code(&output, 0);
     assert_eq!(output.stderr(), "this is no terminal: going on as with --afk\n");
 }
+
+#[test]
+fn a_command_at_the_terminal_has_it_and_finds_its_prompt_in_a_file() {
+    let project = bare();
+    let shows = program(
+        &project,
+        "shows",
+        "[ -t 0 ] && echo \"$#: $(cat \"$RALPH_PROMPT_FILE\")\"; echo; echo LOOP_COMPLETE; touch $SENTINEL",
+    );
+    // In the user's own terminal what it prints is between it and the person: a file completes the loop.
+    for (flag, sentinel) in [("--no-pty", ".ralph-complete"), ("--observe", "../unseen")] {
+        let mut command = project.ralph_command(["loop", "3", flag, "--command"]);
+        command.arg(&shows).env("SENTINEL", sentinel);
+        command.env("RALPH_SANDBOX_BACKEND", "none").env("RALPH_LOOP_PAUSE_SECS", "0");
+        let (code, screen) = Terminal::start(&command).finish();
+        assert_eq!(code, 0, "{flag}: {screen}");
+        assert!(screen.contains("0: Do the next thing."), "{flag}: {screen}");
+        project.assert_nothing_left();
+    }
+}
