@@ -341,7 +341,7 @@ fn with_an_agent_that_vanishes(project: &Project, arguments: &[&str]) -> Command
     std::os::unix::fs::symlink(FAKE_CLAUDE, &agent).unwrap();
     let script = format!("run rm {} | done", agent.display());
     let mut command = project.ralph_playing(&[&script], arguments);
-    command.env("RALPH_COMMAND", agent);
+    command.env("RALPH_AGENT_COMMAND", agent);
     command
 }
 
