@@ -8,6 +8,9 @@ use super::text::{split, width};
 /// Lines inside such fences are code: they are broken only where the terminal itself would do it.
 const FENCES: [&str; 2] = ["```", "~~~"];
 
+/// No more bytes of a word than this are held back: marks take no column, and have no end.
+const LONGEST: usize = 4096;
+
 /// One text while it is being written.
 #[derive(Debug)]
 pub(super) struct Flow {
@@ -23,6 +26,8 @@ pub(super) struct Flow {
     gap: usize,
     /// What is not written yet: the beginning of a word, or the character in a line's last column.
     held: String,
+    /// How many columns a word takes that is held back, at most.
+    held_columns: usize,
     line: Line,
     /// The fence around the lines that are code.
     fence: Option<&'static str>,
@@ -47,6 +52,7 @@ impl Flow {
             indent: 0,
             gap: 0,
             held: String::new(),
+            held_columns: 0,
             line: Line::Start,
             fence: None,
         }
@@ -86,20 +92,19 @@ impl Flow {
     }
 
     fn push_prose(&mut self, character: char, out: &mut String) {
-        let is_drawn_onto = character.width() == Some(0);
         let breaks = breaks_anywhere(character) || self.held.ends_with(breaks_anywhere);
-        if breaks && !is_drawn_onto {
+        // What is drawn onto a character stays with it.
+        if breaks && character.width() != Some(0) {
             self.end_word(out);
         }
         self.held.push(character);
+        self.held_columns += character.width().unwrap_or(0);
         if self.line == Line::Start && self.held.chars().count() >= FENCES[0].len() {
             self.begin_line(out);
         }
-        // A word that is longer than a line is not waited for.
-        if self.line == Line::Prose
-            && self.held.len() >= self.room()
-            && width(&self.held) >= self.room()
-        {
+        // A word that is longer than a line is not waited for, nor one that hardly shows.
+        let is_long = self.held_columns >= self.room() || self.held.len() >= LONGEST;
+        if self.line == Line::Prose && is_long {
             self.end_word(out);
         }
     }
@@ -132,6 +137,7 @@ impl Flow {
         if was_inside || self.fence.is_some() {
             self.line = Line::Code;
             let word = std::mem::take(&mut self.held);
+            self.held_columns = 0;
             let spaces = std::mem::take(&mut self.gap);
             let text = std::iter::repeat_n(' ', spaces).chain(word.chars());
             text.for_each(|character| self.push_code(character, out));
@@ -162,6 +168,7 @@ impl Flow {
             self.begin_line(out);
         }
         let held = std::mem::take(&mut self.held);
+        self.held_columns = 0;
         if held.is_empty() || self.line == Line::Code {
             out.push_str(&held);
             return;
@@ -297,6 +304,16 @@ mod tests {
         assert_eq!(flow.push("\n```\nabcdefgh"), "\n```\nabcdefg");
         // The terminal begins its next row at the very left.
         assert_eq!(flow.push("ijklmnopqr"), "hijklmnopq");
+    }
+
+    #[test]
+    fn marks_without_end_take_no_time() {
+        let text = format!("e{}", "\u{301}".repeat(1_000_000));
+        let began = std::time::Instant::now();
+        for line in ["", "```\n"] {
+            assert_eq!(flow(&format!("{line}{text}"), 80, 1000).len(), line.len() + text.len());
+        }
+        assert!(began.elapsed() < std::time::Duration::from_secs(20));
     }
 
     proptest! {
