@@ -26,6 +26,7 @@ use crate::hint::HintExt;
 use crate::project::{DIRECTORY, Project};
 use crate::settings::{Backend, Flag, Settings};
 use crate::time::Timestamp;
+use crate::ui::Terminal;
 use crate::ui::records::{JsonLines, JsonSummary};
 use crate::ui::run::{RunView, RunViewOptions};
 
@@ -308,8 +309,11 @@ fn view(args: &ShowArgs, setup: &Setup, root: &Path) -> Box<dyn View> {
             let terminal = setup.terminal();
             let status_line = !args.headless && terminal.colour && io::stdout().is_terminal();
             let options = RunViewOptions { timestamps: args.timestamps, status_line };
-            let view = RunView::new(io::BufWriter::new(out), terminal, root, options);
-            Box::new(view.warning_on(Box::new(io::stderr())))
+            let environment = setup.environment.clone();
+            let view = RunView::new(io::BufWriter::new(out), terminal, root, options)
+                .warning_on(Box::new(io::stderr()))
+                .following(move || Terminal::stdout(&environment));
+            Box::new(view)
         }
         RunFormat::Jsonl => Box::new(JsonLines::new(io::BufWriter::new(out))),
         RunFormat::Json => Box::new(JsonSummary::new(out)),

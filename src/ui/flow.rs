@@ -58,6 +58,13 @@ impl Flow {
         }
     }
 
+    /// Goes on in lines of so many columns.
+    pub(super) fn resize(&mut self, columns: usize) {
+        self.columns = columns.max(self.margin + 2);
+        self.indent = self.indent.min(self.room() / 2);
+        self.column = self.column.min(self.columns);
+    }
+
     /// Takes a piece, and returns what can be written now. The beginning of a word is held back until
     /// the word is complete.
     pub(super) fn push(&mut self, piece: &str) -> String {
@@ -304,6 +311,20 @@ mod tests {
         assert_eq!(flow.push("\n```\nabcdefgh"), "\n```\nabcdefg");
         // The terminal begins its next row at the very left.
         assert_eq!(flow.push("ijklmnopqr"), "hijklmnopq");
+    }
+
+    #[test]
+    fn a_text_goes_on_in_the_width_that_the_terminal_has_now() {
+        let mut flow = Flow::new(20, 0);
+        assert_eq!(flow.push("      one two three "), "      one two three");
+        flow.resize(10);
+        assert_eq!(flow.push("four five six "), "\n     four\n     five\n     six");
+        flow.resize(28);
+        assert_eq!(flow.push("seven eight nine ten "), " seven eight nine\n     ten");
+        assert_eq!(flow.push("\n```\nabcdefgh"), "\n```\nabcdefgh");
+        flow.resize(8);
+        assert_eq!(flow.push("ij"), "ij");
+        assert_eq!(flow.finish(), "");
     }
 
     #[test]

@@ -28,6 +28,10 @@ pub struct RunView<W: Write> {
     out: Stamps<StatusLine<W>>,
     session: SessionView,
     terminal: Terminal,
+    /// Tells what the terminal is like now.
+    look: Option<Box<dyn Fn() -> Terminal>>,
+    /// How many columns the time before each line takes.
+    stamp: usize,
     /// Whether there is a line at the bottom.
     has_status: bool,
     root: PathBuf,
@@ -63,12 +67,13 @@ impl<W: Write> RunView<W> {
     /// A view on `out`; a line at the bottom needs a real terminal.
     pub fn new(out: W, terminal: Terminal, root: &Path, options: RunViewOptions) -> RunView<W> {
         let stamp = if options.timestamps { stamps::WIDTH } else { 0 };
-        let width = terminal.width.map(|width| width.saturating_sub(stamp));
-        let terminal = Terminal { width, ..terminal };
+        let terminal = behind(stamp, terminal);
         RunView {
             out: Stamps::new(StatusLine::new(out), options.timestamps),
             session: SessionView::new(terminal, root),
             terminal,
+            look: None,
+            stamp,
             has_status: options.status_line,
             root: root.to_owned(),
             now: Now::default(),
@@ -97,6 +102,20 @@ impl<W: Write> RunView<W> {
             let _ = writeln!(warnings, "warning: {}", flat(message));
         }
         Ok(())
+    }
+
+    /// Follows a terminal whose window is made wider or narrower: `look` tells what it is like now.
+    pub fn following(mut self, look: impl Fn() -> Terminal + 'static) -> RunView<W> {
+        self.look = Some(Box::new(look));
+        self
+    }
+
+    fn follow(&mut self) {
+        let now = self.look.as_ref().map(|look| behind(self.stamp, look()));
+        if let Some(now) = now.filter(|now| *now != self.terminal) {
+            self.terminal = now;
+            self.session.resize(now);
+        }
     }
 
     fn line(&self) -> Line {
@@ -364,6 +383,7 @@ impl<W: Write> View for RunView<W> {
     }
 
     fn tick(&mut self, now: Timestamp, activity: &Activity) -> io::Result<()> {
+        self.follow();
         if self.has_status {
             let status = self.status(now, activity);
             self.out.out.draw(&status)?;
@@ -387,6 +407,11 @@ impl<W: Write> Drop for RunView<W> {
 /// What a person is told who has interrupted `program` once.
 pub fn waiting_for(program: &str) -> String {
     format!("Waiting for {} to finish; press Ctrl+C again to kill it", flat(program))
+}
+
+/// What is left of a terminal behind so many columns.
+fn behind(columns: usize, terminal: Terminal) -> Terminal {
+    Terminal { width: terminal.width.map(|width| width.saturating_sub(columns)), ..terminal }
 }
 
 /// Commits and what they changed, in words.
@@ -418,6 +443,9 @@ fn countdown(left: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
     use super::*;
     use crate::dag::TaskId;
     use crate::event::{Finished, Speaker};
@@ -564,6 +592,30 @@ mod tests {
         insta::assert_snapshot!(String::from_utf8(bytes).unwrap(), @"
         warning  `git push` ended with code 128:
                  fatal: there is no upstream
+        ");
+    }
+
+    #[test]
+    fn a_run_follows_the_width_of_its_window() {
+        let width = Rc::new(Cell::new(60));
+        let now = Rc::clone(&width);
+        let look = move || Terminal { width: Some(now.get()), colour: false };
+        let mut bytes = Vec::new();
+        let options = RunViewOptions::default();
+        let mut view = RunView::new(&mut bytes, look(), Path::new("/"), options).following(look);
+        let mut say = |text: &str| {
+            let (from, text) = (Speaker::Agent, text.to_owned().into());
+            view.tick(Timestamp::from_epoch(0).unwrap(), &Activity::Working).unwrap();
+            view.live(&AgentEvent::TextDelta { from, text }).unwrap();
+        };
+        say("This is a line that fits in a window of sixty columns.\n");
+        width.set(30);
+        say("This is a line that fits in a window of sixty columns.\n");
+        drop(view);
+        insta::assert_snapshot!(String::from_utf8(bytes).unwrap(), @"
+        This is a line that fits in a window of sixty columns.
+        This is a line that fits in a
+        window of sixty columns.
         ");
     }
 

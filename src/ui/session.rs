@@ -121,6 +121,14 @@ impl SessionView {
         Ok(())
     }
 
+    /// Goes on in a terminal that may have another width.
+    pub fn resize(&mut self, terminal: Terminal) {
+        self.terminal = terminal;
+        if let Some(flow) = &mut self.flow {
+            flow.resize(terminal.columns());
+        }
+    }
+
     /// Ends a line that is still open.
     pub fn close(&mut self, out: &mut dyn Write) -> io::Result<()> {
         if let Some(rest) = self.flow.take().map(Flow::finish) {
