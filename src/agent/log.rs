@@ -1,66 +1,115 @@
 //! The file that the raw stream of a session goes to, readable by its owner alone.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
 use crate::time::Timestamp;
 
-/// Where the logs of a project are, unless its settings say otherwise.
-pub fn directory(temporary: &Path, project: &Path) -> PathBuf {
-    let name = project.file_name().unwrap_or("root".as_ref());
-    temporary.join("ralph").join("logs").join(name)
+/// Below the directory for state, what belongs to ralph.
+pub const STATE: &str = "ralph";
+
+/// Where the logs of a project go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Logs {
+    directory: PathBuf,
+    is_private: bool,
 }
 
-/// Makes a new log for a session that begins now; `name` is the attempt, and what it is for if not work.
-pub fn create(directory: &Path, name: &str, now: Timestamp) -> Result<(PathBuf, File)> {
-    let time: String = now.to_string().chars().filter(char::is_ascii_digit).collect();
-    let path = directory.join(format!("{time}-{name}.log"));
-    let file = make_directories(directory)
-        .and_then(|()| create_private(&path))
-        .with_context(|| format!("can't write the log `{}`", path.display()))?;
-    Ok((path, file))
-}
-
-/// Makes the directory for its owner alone, and what is missing above it for everybody: another user of
-/// the machine has logs in the same place.
-fn make_directories(directory: &Path) -> io::Result<()> {
-    let missing: Vec<&Path> = directory.ancestors().take_while(|place| !place.exists()).collect();
-    for place in missing.iter().rev() {
-        let mode = if *place == directory { 0o700 } else { 0o1777 };
-        match DirBuilder::new().mode(mode).create(place) {
-            // As the mode that was asked for is subject to the umask.
-            Ok(()) => fs::set_permissions(place, Permissions::from_mode(mode))?,
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
-        }
+impl Logs {
+    /// Where they go unless the settings say otherwise: a directory for this project alone, below the
+    /// user's directory for state. The hash tells projects of the same name apart.
+    pub fn of_project(state: &Path, project: &Path) -> Logs {
+        let name = project.file_name().unwrap_or("root".as_ref()).to_string_lossy();
+        let hash = fnv(project.as_os_str().as_bytes());
+        let directory = state.join(STATE).join(format!("{name}-{hash:08x}")).join("logs");
+        Logs { directory, is_private: true }
     }
-    Ok(())
+
+    /// Where the settings say.
+    pub fn at(directory: PathBuf) -> Logs {
+        Logs { directory, is_private: false }
+    }
+
+    /// The directory, which may not exist yet.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Makes a new log for a session that begins now; `name` is the attempt, and what it is for if not
+    /// work.
+    pub fn create(&self, name: &str, now: Timestamp) -> Result<(PathBuf, File)> {
+        let time: String = now.to_string().chars().filter(char::is_ascii_digit).collect();
+        let path = self.directory.join(format!("{time}-{name}.log"));
+        let file = self
+            .make_directory()
+            .and_then(|()| create_private(&path))
+            .with_context(|| format!("can't write the log `{}`", path.display()))?;
+        Ok((path, file))
+    }
+
+    fn make_directory(&self) -> io::Result<()> {
+        let mode = if self.is_private { 0o700 } else { 0o777 };
+        DirBuilder::new().recursive(true).mode(mode).create(&self.directory)
+    }
 }
 
 fn create_private(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
+/// The 32-bit FNV-1a hash, which is the same in every version of ralph.
+fn fnv(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        path.metadata().unwrap().permissions().mode() & 0o7777
+    }
 
     #[test]
     fn a_log_is_its_owners_alone_and_never_overwrites_another() {
-        let temporary = tempfile::TempDir::new().unwrap();
-        let logs = directory(temporary.path(), Path::new("/home/me/shop"));
-        assert!(logs.ends_with("ralph/logs/shop"));
+        let state = tempfile::TempDir::new().unwrap();
+        let logs = Logs::of_project(state.path(), Path::new("/home/me/shop"));
         let now = Timestamp::from_epoch(1_794_798_343).unwrap();
-        let (path, file) = create(&logs, "a-000001", now).unwrap();
-        assert!(path.ends_with("20261116030543000-a-000001.log"), "{}", path.display());
-        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(logs.metadata().unwrap().permissions().mode() & 0o777, 0o700);
-        let shared = logs.parent().unwrap().metadata().unwrap().permissions().mode();
-        assert_eq!(shared & 0o7777, 0o1777, "others have logs there, too");
-        assert!(create(&logs, "a-000001", now).is_err());
+        let (path, _) = logs.create("a-000001", now).unwrap();
+        let relative = path.strip_prefix(state.path()).unwrap().to_string_lossy().into_owned();
+        assert_eq!(relative, "ralph/shop-5485c6f1/logs/20261116030543000-a-000001.log");
+        assert_eq!(mode(&path), 0o600);
+        for directory in ["ralph", "ralph/shop-5485c6f1", "ralph/shop-5485c6f1/logs"] {
+            assert_eq!(mode(&state.path().join(directory)), 0o700, "{directory}");
+        }
+        assert!(logs.create("a-000001", now).is_err());
+    }
+
+    #[test]
+    fn projects_of_the_same_name_do_not_meet() {
+        let logs = |project: &str| Logs::of_project(Path::new("/state"), Path::new(project));
+        assert_ne!(logs("/home/me/shop"), logs("/home/me/old/shop"));
+        assert_eq!(fnv(b""), 0x811c_9dc5);
+        assert_eq!(fnv(b"foobar"), 0xbf9c_f968);
+    }
+
+    #[test]
+    fn directories_that_the_settings_name_are_like_any_other() {
+        let project = tempfile::TempDir::new().unwrap();
+        let plain = project.path().join("plain");
+        std::fs::create_dir(&plain).unwrap();
+        let logs = Logs::at(project.path().join("var/log/ralph"));
+        let (path, _) = logs.create("a-000001", Timestamp::now()).unwrap();
+        assert_eq!(mode(&path), 0o600);
+        for directory in ["var", "var/log", "var/log/ralph"] {
+            assert_eq!(mode(&project.path().join(directory)), mode(&plain), "{directory}");
+        }
     }
 }

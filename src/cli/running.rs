@@ -41,13 +41,16 @@ pub(super) fn sandbox_flags(args: &SandboxArgs) -> Vec<Flag> {
 pub(super) fn places(project: &Project, settings: &Settings, setup: &Setup) -> Result<Places> {
     let root = project.root().to_owned();
     let temporary = setup.temporary();
-    let logs = settings.log_dir.clone().unwrap_or_else(|| agent::log::directory(&temporary, &root));
+    let logs = match &settings.log_dir {
+        Some(directory) => agent::log::Logs::at(root.join(directory)),
+        None => agent::log::Logs::of_project(&setup.state(), &root),
+    };
     Ok(Places {
         database: absolute(&setup.environment.db().unwrap_or_else(|| project.database()))?,
         prompts: project.prompts(),
         skills: project.skills(),
         pause: project.pause(),
-        logs: root.join(logs),
+        logs,
         root,
         temporary,
     })
@@ -144,7 +147,7 @@ fn cage(settings: &Settings, places: &Places, args: &SandboxArgs, setup: &Setup)
         temporary: [places.temporary.clone(), "/tmp".into(), "/var/tmp".into()].into(),
         runtime: setup.environment.var("XDG_RUNTIME_DIR").map(PathBuf::from),
         database: places.database.clone(),
-        logs: places.logs.clone(),
+        logs: places.logs.directory().to_owned(),
     })
 }
 

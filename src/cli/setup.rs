@@ -153,6 +153,15 @@ impl Setup {
         Ok(Some(attempt.parse().context("environment `RALPH_ATTEMPT_ID`")?))
     }
 
+    /// Where programs keep what should outlive a restart and is not worth a backup.
+    pub(super) fn state(&self) -> PathBuf {
+        let given = self.environment.var("XDG_STATE_HOME").map(PathBuf::from);
+        let home =
+            || self.environment.var("HOME").map(|home| PathBuf::from(home).join(".local/state"));
+        // Relative paths are to be ignored, says the specification.
+        given.filter(|path| path.is_absolute()).or_else(home).unwrap_or_else(|| self.temporary())
+    }
+
     /// Where temporary files go.
     pub(super) fn temporary(&self) -> PathBuf {
         self.environment.var("TMPDIR").map_or("/tmp".into(), PathBuf::from)

@@ -8,7 +8,7 @@ use super::decision::{Decision, last_failed};
 use super::judge::{Judgement, Verdict, judge};
 use super::model::Choice;
 use super::{Engine, RunEnd};
-use crate::agent::{self, AttemptContext, Facts, Report, Scratch, Session, Trouble};
+use crate::agent::{AttemptContext, Facts, Report, Scratch, Session, Trouble};
 use crate::dag::{AttemptId, Outcome, TaskId};
 use crate::event::{Activity, Event, IterationStart};
 use crate::money;
@@ -159,7 +159,7 @@ impl Engine<'_> {
     ) -> Result<Report> {
         let (scratch, session) = self.session(iteration, &self.instructions(claim.task)?)?;
         let name = claim.attempt.to_string();
-        let (path, mut log) = agent::log::create(&self.plan.places.logs, &name, Timestamp::now())?;
+        let (path, mut log) = self.plan.places.logs.create(&name, Timestamp::now())?;
         iteration.log = path.to_string_lossy().into_owned();
         self.store.record_session(
             claim,

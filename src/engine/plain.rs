@@ -298,7 +298,7 @@ impl Plain<'_> {
         let session = self.session(scratch)?;
         let name = self.plan.loop_id.clone().unwrap_or("loop".to_owned()).replace(['/', '\0'], "_");
         let name = format!("{name}-{}", self.helm.used.iterations);
-        let (path, mut log) = agent::log::create(&self.plan.places.logs, &name, Timestamp::now())?;
+        let (path, mut log) = self.plan.places.logs.create(&name, Timestamp::now())?;
         let log_path = path.to_string_lossy().into_owned();
         self.tell_start(&log_path);
         let report = match self.helm.show(&session, prompt, scratch, &mut log)? {

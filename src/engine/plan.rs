@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::model::Strategy;
 use super::stop::Bounds;
+use crate::agent::log::Logs;
 use crate::agent::sandbox::Cage;
 use crate::agent::{AttemptContext, Limits, Permission, Program, ServerFlags, Servers, Session};
 use crate::event::Mode;
@@ -98,7 +99,7 @@ pub struct Places {
     /// The skills.
     pub skills: PathBuf,
     /// The logs of sessions.
-    pub logs: PathBuf,
+    pub logs: Logs,
     /// Files for a moment.
     pub temporary: PathBuf,
     /// While this file is there, the run pauses.

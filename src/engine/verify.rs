@@ -8,7 +8,7 @@ use super::helm::Break;
 use super::iteration::Iteration;
 use super::limits::{Reaction, react};
 use super::outputs;
-use crate::agent::{self, EndedBy, Report, Scratch, Trouble};
+use crate::agent::{EndedBy, Report, Scratch, Trouble};
 use crate::dag::Verification;
 use crate::event::{Activity, Event, Verifier, Verify, VerifyStatus};
 use crate::prompt::sigils::{Sigils, Verdict};
@@ -121,7 +121,7 @@ impl Engine<'_> {
         let (scratch, session) = self.session(iteration, &system)?;
         let invocation = session.verify(scratch.write("prompt.md", brief)?);
         let name = format!("{}-verify", iteration.attempt);
-        let (path, mut log) = agent::log::create(&self.plan.places.logs, &name, Timestamp::now())?;
+        let (path, mut log) = self.plan.places.logs.create(&name, Timestamp::now())?;
         let path = path.to_string_lossy().into_owned();
         iteration.verify_log = Some(path.clone());
         self.tell_verify(iteration, Verifier::Agent, VerifyStatus::Started, None, Some(&path));

@@ -124,6 +124,18 @@ const ATTEMPTS: &[(&str, Attempt)] = &[
     ("add a plugin to ~/.claude", |on| write(on.home(".claude/plugins/p/plugin.json"))),
     ("add an agent to ~/.claude", |on| write(on.home(".claude/agents/a.md"))),
     ("add a command to ~/.claude", |on| write(on.home(".claude/commands/c.md"))),
+    // What ralph has recorded.
+    ("change a log of ralph", |on| append(on.home(".local/state/ralph/project-1/logs/1.log"))),
+    ("remove a log of ralph", |on| {
+        fs::remove_file(on.home(".local/state/ralph/project-1/logs/1.log"))
+    }),
+    ("add a log to those of ralph", |on| write(on.home(".local/state/ralph/project-1/logs/2.log"))),
+    ("add a project to those of ralph", |on| {
+        fs::create_dir(on.home(".local/state/ralph/project-2"))
+    }),
+    ("move the logs of ralph away", |on| {
+        fs::rename(on.home(".local/state/ralph"), on.home(".local/state/moved"))
+    }),
     // What git runs.
     ("add a git hook", |on| write(on.inside(".git/hooks/pre-commit"))),
     ("add a git hook from here", |_| write(".git/hooks/pre-commit")),

@@ -175,11 +175,10 @@ impl Project {
         command
     }
 
-    /// What is left in the directory for temporary files, but for logs.
+    /// What is left in the directory for temporary files.
     pub(crate) fn temporary_files(&self) -> Vec<String> {
         let entries = fs::read_dir(self.base.join("tmp")).unwrap();
-        let names = entries.map(|it| it.unwrap().file_name().to_string_lossy().into_owned());
-        names.filter(|name| name != "ralph").collect()
+        entries.map(|it| it.unwrap().file_name().to_string_lossy().into_owned()).collect()
     }
 
     /// `ralph` with these arguments, whose agents play these scripts one after the other, the last one

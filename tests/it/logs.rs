@@ -127,7 +127,7 @@ fn a_session_that_is_not_there_is_said_to_be_missing() {
     std::fs::remove_file(project.root().join("2.log")).unwrap();
     insta::assert_snapshot!(said(&["logs", "a-200000"]), @"
     error: can't open the log `[ROOT]/2.log` of attempt `[A]`: No such file or directory (os error 2)
-    hint: logs are in the temporary directory unless log_dir in .ralph.toml says otherwise
+    hint: new logs go to ~/.local/state/ralph unless log_dir in .ralph.toml says otherwise
     ");
     let idle = project.add(["Nobody has worked on this"]);
     insta::assert_snapshot!(said(&["logs", &idle, "--raw"]), @"error: nobody has worked on `[A]` yet");
@@ -146,4 +146,26 @@ fn the_agent_is_the_one_that_was_asked_for() {
     let setting =
         settings.as_array().unwrap().iter().find(|it| it["key"] == "agent.command").unwrap();
     assert_eq!((&setting["value"], &setting["origin"]), (&json!("other"), &json!("flag --agent")));
+}
+
+#[test]
+fn logs_go_where_programs_keep_their_state() {
+    let project = Project::new();
+    let task = project.add(["Do it"]);
+    let log = || project.show(&task)["history"][0]["log_path"].as_str().unwrap().to_owned();
+    let state = project.base().join("state");
+    let mut command = project.ralph_with("done", ["run", "--no-verify"]);
+    command.env("XDG_STATE_HOME", &state);
+    project.run(command, None).ok();
+    assert!(log().starts_with(&format!("{}/ralph/project-", state.display())), "{}", log());
+    let shown = project.ralph(["logs", &task, "1"]).ok();
+    assert!(shown.contains(&task), "{shown}");
+    let other = project.add(["Another"]);
+    let mut command = project.ralph_with("done", ["run", "--no-verify"]);
+    command.env("XDG_STATE_HOME", "relative");
+    project.run(command, None).ok();
+    let log = project.show(&other)["history"][0]["log_path"].as_str().unwrap().to_owned();
+    let home = project.base().join("home/.local/state/ralph/project-");
+    assert!(log.starts_with(home.to_str().unwrap()), "{log}");
+    project.assert_nothing_left();
 }

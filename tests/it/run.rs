@@ -75,7 +75,7 @@ fn a_dag_is_worked_to_its_end_and_the_screen_tells_the_story() {
 
     ━━ 1 [A] Schema
        attempt 1 · sonnet · 0/2 done · 0 s · $0.00
-       log [BASE]/tmp/ralph/logs/project/[LOG].log
+       log [BASE]/home/.local/state/ralph/project-[HASH]/logs/[LOG].log
     sonnet
     │ Hm.
     I begin.
@@ -83,7 +83,7 @@ fn a_dag_is_worked_to_its_end_and_the_screen_tells_the_story() {
     <task-done>[A]</task-done>
     ✓ [S] s  $0.0100  4 turns
     verify   … a second agent
-       log [BASE]/tmp/ralph/logs/project/[LOG]-verify.log
+       log [BASE]/home/.local/state/ralph/project-[HASH]/logs/[LOG]-verify.log
     sonnet
     <verify-pass/>
     ✓ [S] s  $0.0100  1 turn
@@ -93,7 +93,7 @@ fn a_dag_is_worked_to_its_end_and_the_screen_tells_the_story() {
 
     ━━ 2 [B] Endpoints
        attempt 1 · sonnet · 1/2 done · 0 s · $0.02
-       log [BASE]/tmp/ralph/logs/project/[LOG].log
+       log [BASE]/home/.local/state/ralph/project-[HASH]/logs/[LOG].log
     sonnet
     No test.
     It will not work.
@@ -107,13 +107,13 @@ fn a_dag_is_worked_to_its_end_and_the_screen_tells_the_story() {
 
     ━━ 3 [B] Endpoints
        attempt 2 · opus · 1/2 done · 0 s · $0.03
-       log [BASE]/tmp/ralph/logs/project/[LOG].log
+       log [BASE]/home/.local/state/ralph/project-[HASH]/logs/[LOG].log
     opus
     Better.
     <task-done>[B]</task-done>
     ✓ [S] s  $0.0100  2 turns
     verify   … a second agent
-       log [BASE]/tmp/ralph/logs/project/[LOG]-verify.log
+       log [BASE]/home/.local/state/ralph/project-[HASH]/logs/[LOG]-verify.log
     opus
     <verify-pass/>
     ✓ [S] s  $0.0100  1 turn
@@ -136,9 +136,11 @@ fn tidy(text: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in text.lines() {
         let mut line = line.to_owned();
-        if let Some(at) = line.find("/logs/project/") {
-            let at = at + "/logs/project/".len();
-            line.replace_range(at..at + "20261117203223300-a-3f9a01".len(), "[LOG]");
+        if let Some(at) = line.find("/ralph/project-") {
+            let hash = at + "/ralph/project-".len();
+            line.replace_range(hash..hash + "1c0ffee5".len(), "[HASH]");
+            let log = hash + "[HASH]/logs/".len();
+            line.replace_range(log..log + "20261117203223300-a-3f9a01".len(), "[LOG]");
         }
         if let Some(rest) = line.strip_prefix("✓ ")
             && let Some((number, rest)) = rest.split_once(" s  ")

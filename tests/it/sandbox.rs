@@ -250,7 +250,7 @@ fn docker_is_started_as_it_wants_to_be() {
     command.env("PATH", format!("{}:/usr/bin:/bin", docker.parent().unwrap().display()));
     let said = ground.project.run(command, None).ok();
     let said = said.replace(" --env IS_SANDBOX=1", "");
-    insta::assert_snapshot!(ground.project.masked(&said), @"sandbox run --credentials host --template ralph-sandbox:latest --workspace [ROOT] --volume [BASE]/logs:[BASE]/logs --volume [BASE]/tmp:[BASE]/tmp claude --print a b");
+    insta::assert_snapshot!(ground.project.masked(&said), @"sandbox run --credentials host --template ralph-sandbox:latest --workspace [ROOT] --volume [BASE]/tmp:[BASE]/tmp claude --print a b");
 }
 
 #[test]
@@ -295,6 +295,9 @@ impl Ground {
         {
             fs::create_dir(path(directory)).unwrap();
         }
+        let logs = path("home/.local/state/ralph/project-1/logs");
+        fs::create_dir_all(&logs).unwrap();
+        fs::write(logs.join("1.log"), "as it was\n").unwrap();
         for file in
             ["outside/victim", "home/.ssh/authorized_keys", "home/.bashrc", "home/.aws/credentials"]
         {

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, anyhow};
 use super::placeholders::is_placeholder;
 use super::policy::{Hidden, Policy, Protected, Standin, State};
 use super::{git, rules};
+use crate::agent::log;
 use crate::hint::HintExt;
 use crate::settings::SandboxSettings;
 
@@ -25,7 +26,7 @@ pub struct Places<'a> {
     pub runtime: Option<PathBuf>,
     /// The database that `ralph` inside the session works on.
     pub database: &'a Path,
-    /// Where session logs go.
+    /// Where session logs go, which sessions leave alone.
     pub logs: &'a Path,
 }
 
@@ -80,12 +81,11 @@ impl Policy {
         make_state(&home)?;
         let git = git::directories(&project);
         let allowed = settings.allow.iter().map(|rule| rules::allowed(rule, &project, &home));
-        let own = [places.database.parent(), Some(places.logs)];
         let mut policy = Policy {
             project_read_only: false,
             temporary: existing(places.temporary.iter().cloned()),
             state: existing(STATE.iter().map(|name| home.join(name))),
-            own: existing(own.into_iter().flatten().map(Path::to_owned)),
+            own: existing(places.database.parent().map(Path::to_owned)),
             allowed: allowed.collect::<Result<_>>()?,
             protected: protected(&project, &home, learn),
             hidden: Vec::new(),
@@ -97,6 +97,7 @@ impl Policy {
             home,
         };
         policy.protected.extend(git.protected);
+        policy.protected.extend(logs(places, &policy));
         let denied = settings.deny_read.iter();
         let denied = denied.filter_map(|it| rules::denied(it, &policy.project, &policy.home));
         let hidden: Vec<PathBuf> = denied.chain(doors(places)).collect();
@@ -134,6 +135,15 @@ fn protected(project: &Path, home: &Path, learn: bool) -> Vec<Protected> {
     let in_home =
         HOME_STEERING.iter().map(|&(name, standin)| look(&home.join(name), Some(standin)));
     in_project.chain(in_home).flatten().collect()
+}
+
+/// The logs of this project and, where they usually are, those of all others. A directory that also holds
+/// what a session has to write can't be protected.
+fn logs(places: &Places<'_>, policy: &Policy) -> Vec<Protected> {
+    let usual = policy.home.join(".local/state").join(log::STATE);
+    let logs = [usual.as_path(), places.logs].into_iter();
+    let logs = logs.filter_map(|path| look(path, Some(Standin::Directory)));
+    logs.filter(|it| !policy.writable().any(|needed| needed.starts_with(&it.path))).collect()
 }
 
 /// How a path is to be protected; not at all, if it does not exist and nothing may stand for it.
@@ -228,6 +238,28 @@ mod tests {
         assert_eq!(policy.own, [place.path("project/.ralph")]);
         let state = [".claude", ".claude.json", ".cache"].map(|it| place.path("home").join(it));
         assert_eq!(policy.state, state);
+    }
+
+    #[test]
+    fn logs_stay_as_they_are_unless_a_session_has_to_write_where_they_are() {
+        let place = Place::new();
+        fs::create_dir_all(place.path("home/.local/state")).unwrap();
+        fs::create_dir_all(place.path("logs")).unwrap();
+        let policy = place.policy(&settings(), false).unwrap();
+        let absent = Some(State::Absent(Standin::Directory));
+        assert_eq!(state(&policy, "home/.local/state/ralph"), absent);
+        assert_eq!(state(&policy, "logs"), Some(State::Present));
+        let project = place.path("project");
+        let places = Places {
+            project: &project,
+            home: &place.path("home"),
+            temporary: Vec::new(),
+            runtime: None,
+            database: &project.join(".ralph/progress.db"),
+            logs: &project,
+        };
+        let policy = Policy::new(&places, &settings(), false).unwrap();
+        assert!(policy.protected.iter().all(|it| it.path != project));
     }
 
     #[test]

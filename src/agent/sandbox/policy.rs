@@ -23,7 +23,7 @@ pub struct Policy {
     pub temporary: Vec<PathBuf>,
     /// What agents and tools keep in the home.
     pub state: Vec<PathBuf>,
-    /// Where ralph itself writes: the directories of its database and its logs.
+    /// Where ralph inside the session writes: the directory of its database.
     pub own: Vec<PathBuf>,
     /// What the user allows besides.
     pub allowed: Vec<PathBuf>,

@@ -109,7 +109,7 @@ fn open(attempt: &Attempt) -> Result<File> {
         .ok_or_else(|| anyhow!("attempt `{}` has no log", attempt.id))?;
     File::open(path)
         .with_context(|| format!("can't open the log `{path}` of attempt `{}`", attempt.id))
-        .hint("logs are in the temporary directory unless log_dir in .ralph.toml says otherwise")
+        .hint("new logs go to ~/.local/state/ralph unless log_dir in .ralph.toml says otherwise")
 }
 
 fn copy_raw(attempt: &Attempt, out: &mut dyn Write) -> Result<()> {
