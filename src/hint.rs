@@ -1,6 +1,6 @@
 //! Errors that say what to do next: a hint travels with its error to the place that prints both.
 
-use std::{error::Error, fmt};
+use std::{error::Error, fmt, path::Path};
 
 /// An error with its next step; it reads as the error alone.
 #[derive(Debug)]
@@ -36,6 +36,16 @@ impl<T> HintExt<T> for anyhow::Result<T> {
     }
 }
 
+/// A path as a shell reads it, for a command in a hint.
+pub fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@%=".contains(c);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text,
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
 /// The hint of an error, wherever in its chain it was attached.
 pub fn hint_of(error: &anyhow::Error) -> Option<&str> {
     error.chain().find_map(|e| e.downcast_ref::<Hinted>()).map(|hinted| hinted.hint.as_str())
@@ -46,6 +56,23 @@ mod tests {
     use anyhow::{Context, anyhow};
 
     use super::*;
+
+    #[test]
+    fn a_shell_reads_a_quoted_path_as_it_is() {
+        for (path, expected) in [
+            ("/tmp/a-b_c.db", "/tmp/a-b_c.db"),
+            ("/tmp/my project", "'/tmp/my project'"),
+            ("it's", r"'it'\''s'"),
+            ("$HOME", "'$HOME'"),
+            ("~x", "'~x'"),
+            ("", "''"),
+        ] {
+            assert_eq!(quoted(Path::new(path)), expected);
+            let echo = format!("printf %s {}", quoted(Path::new(path)));
+            let read = std::process::Command::new("sh").args(["-c", &echo]).output().unwrap();
+            assert_eq!(String::from_utf8(read.stdout).unwrap(), path);
+        }
+    }
 
     #[test]
     fn a_hint_survives_context_and_is_no_part_of_the_message() {

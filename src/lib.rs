@@ -6,6 +6,7 @@ pub mod dag;
 pub mod demo;
 pub mod engine;
 pub mod event;
+mod hash;
 pub mod hint;
 pub mod jsonl;
 mod lenient;

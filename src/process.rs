@@ -85,21 +85,20 @@ fn host() -> String {
     output_of("sysctl", &["-n", "kern.boottime"]).unwrap_or_default()
 }
 
-/// Looks at a living process, if there is one; its beginning is a number made of the text `ps` has for
-/// it.
+/// Looks at a living process, if there is one; it began so many seconds after the beginning of 1970.
 #[cfg(not(target_os = "linux"))]
 fn look(pid: u32) -> io::Result<Option<Seen>> {
-    use std::hash::{DefaultHasher, Hash, Hasher};
     let output = std::process::Command::new("ps")
         .args(["-o", "lstart=,state=", "-p", &pid.to_string()])
+        // Every process must read the same, whatever language and time zone its user has.
+        .env("LC_ALL", "C")
+        .env("TZ", "UTC")
         .output()?;
     let text = String::from_utf8_lossy(&output.stdout);
-    let Some((start, state)) = text.trim().rsplit_once(' ') else { return Ok(None) };
-    let mut hasher = DefaultHasher::new();
-    start.trim().hash(&mut hasher);
-    // SQLite has signed integers.
-    let started = hasher.finish() >> 1;
-    Ok((!state.starts_with('Z')).then_some(Seen { started, is_stopped: state.starts_with('T') }))
+    match text.trim() {
+        "" => Ok(None),
+        line => seen_in_ps(line).ok_or_else(|| io::Error::other(format!("ps says {line:?}"))),
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -107,6 +106,17 @@ fn output_of(program: &str, arguments: &[&str]) -> Option<String> {
     let output = std::process::Command::new(program).args(arguments).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+/// The process in a line such as `Wed Nov 18 05:20:11 2026     S+`; the inner none if it is dead already.
+#[cfg(any(not(target_os = "linux"), test))]
+fn seen_in_ps(line: &str) -> Option<Option<Seen>> {
+    let (start, state) = line.trim().rsplit_once(' ')?;
+    let start: Vec<&str> = start.split_ascii_whitespace().collect();
+    let start = chrono::NaiveDateTime::parse_from_str(&start.join(" "), "%a %b %d %H:%M:%S %Y");
+    let started = u64::try_from(start.ok()?.and_utc().timestamp()).ok()?;
+    let is_stopped = state.starts_with('T');
+    Some((!state.starts_with('Z')).then_some(Seen { started, is_stopped }))
 }
 
 /// The process in a line of `/proc/PID/stat`; none if it is dead already.
@@ -158,6 +168,19 @@ mod tests {
         assert_eq!(elsewhere.life(), Life::Unknown);
         let nameless = Holder { started: 0, ..Holder::current() };
         assert_eq!(nameless.life(), Life::Unknown);
+    }
+
+    #[test]
+    fn what_ps_says_is_a_number_of_seconds() {
+        let seen =
+            |line: &str| seen_in_ps(line).map(|it| it.map(|seen| (seen.started, seen.is_stopped)));
+        let started = 1_794_979_211;
+        assert_eq!(seen("Wed Nov 18 05:20:11 2026     S+"), Some(Some((started, false))));
+        assert_eq!(seen("Wed Nov 18 05:20:11 2026     T\n"), Some(Some((started, true))));
+        assert_eq!(seen("Sun Nov  1 00:00:00 2026  Ss"), Some(Some((1_793_491_200, false))));
+        assert_eq!(seen("Wed Nov 18 05:20:11 2026     Z+"), Some(None), "dead");
+        assert_eq!(seen("Mi. 18 Nov. 05:20:11 2026     S+"), None);
+        assert_eq!(seen("S+"), None);
     }
 
     #[test]

@@ -170,7 +170,7 @@ impl Place {
             }
         }
         let built = began.elapsed();
-        let run = store.start_run(&NewRun::new("run"), Timestamp::now())?;
+        let run = store.start_run(&NewRun::new(), Timestamp::now())?;
         Ok(Place { project, store, run, some: some.context("there are tasks")?, built })
     }
 

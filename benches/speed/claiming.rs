@@ -46,7 +46,7 @@ impl Claimer {
         let project = Project::new()?;
         let mut store = project.store()?;
         fill(&mut store, shape, count)?;
-        let run = NewRun::new("run");
+        let run = NewRun::new();
         let run = store.start_run(&run, Timestamp::now())?;
         Ok(Claimer { store, run, claims: 0, cpu: Duration::ZERO, _project: project })
     }

@@ -84,7 +84,7 @@ impl Member {
 pub(crate) fn member(arguments: &[String]) -> Result<ExitCode> {
     let path = arguments.first().context("the path of a database is given")?;
     let mut store = Store::open(path.as_ref())?;
-    let run = NewRun::new("run");
+    let run = NewRun::new();
     let run = store.start_run(&run, Timestamp::now())?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "ready")?;

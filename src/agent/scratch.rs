@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use crate::hash::fnv;
 use crate::process::Holder;
 
 /// How the name of such a directory begins.
@@ -23,8 +24,7 @@ impl Scratch {
     pub fn new(temporary: &Path) -> Result<Scratch> {
         let number = getrandom::u64().unwrap_or_default();
         let owner = Holder::current();
-        let name = format!("{PREFIX}{}-{}-{number:016x}", owner.pid, owner.started);
-        let directory = temporary.join(name);
+        let directory = temporary.join(Scratch::name_of(&owner, number));
         DirBuilder::new()
             .mode(0o700)
             .create(&directory)
@@ -32,17 +32,25 @@ impl Scratch {
         Ok(Scratch { directory })
     }
 
-    /// Removes those of processes that were killed before they could.
+    /// Removes those of processes that were killed before they could. A process on another machine or in
+    /// another container may have the same directory for temporary files: what it left is not ours.
     pub fn sweep(temporary: &Path) {
         let Ok(entries) = fs::read_dir(temporary) else { return };
-        let host = Holder::current().host;
+        let here = Holder::current();
         for entry in entries.flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            if owner_in(&name, &host).is_some_and(|owner| owner.is_gone()) {
+            if owner_in(&name, &here.host).is_some_and(|owner| owner.is_gone()) {
                 // Another ralph may be doing the same.
                 let _ = fs::remove_dir_all(entry.path());
             }
         }
+    }
+
+    /// What one of this process is called.
+    #[doc(hidden)]
+    pub fn name_of(owner: &Holder, number: u64) -> String {
+        let host = fnv(owner.host.as_bytes());
+        format!("{PREFIX}{}-{}-{host:08x}-{number:016x}", owner.pid, owner.started)
     }
 
     /// Where it is.
@@ -65,11 +73,12 @@ impl Scratch {
     }
 }
 
-/// The process that made the directory of this name.
+/// The process that made the directory of this name, if that was on this host.
 fn owner_in(name: &str, host: &str) -> Option<Holder> {
     let mut parts = name.strip_prefix(PREFIX)?.split('-');
     let (pid, started) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-    Some(Holder { host: host.to_owned(), pid, started })
+    let is_here = parts.next()? == format!("{:08x}", fnv(host.as_bytes()));
+    is_here.then(|| Holder { host: host.to_owned(), pid, started })
 }
 
 impl Drop for Scratch {
@@ -88,14 +97,18 @@ mod tests {
         let temporary = tempfile::TempDir::new().unwrap();
         let own = Scratch::new(temporary.path()).unwrap();
         own.write("prompt.md", "text").unwrap();
-        for stranger in ["ralph-session-999999999-5-00ff", "ralph-session-x", "else"] {
-            fs::create_dir(temporary.path().join(stranger)).unwrap();
+        let dead = Holder { pid: 999_999_999, started: 5, ..Holder::current() };
+        let killed = Scratch::name_of(&dead, 7);
+        let elsewhere = Scratch::name_of(&Holder { host: "another container".into(), ..dead }, 7);
+        let old = "ralph-session-999999999-5-00000000000000ff";
+        for name in [&killed, &elsewhere, old, "ralph-session-x", "else"] {
+            fs::create_dir(temporary.path().join(name)).unwrap();
         }
         Scratch::sweep(temporary.path());
         let left = |name: &str| temporary.path().join(name).exists();
         assert!(own.path().join("prompt.md").exists());
-        assert!(!left("ralph-session-999999999-5-00ff"));
-        assert!(left("ralph-session-x") && left("else"));
+        assert!(!left(&killed));
+        assert!(left(&elsewhere) && left(old) && left("ralph-session-x") && left("else"));
         let path = own.path().to_owned();
         drop(own);
         assert!(!path.exists());

@@ -187,7 +187,7 @@ pub fn run(
             max_seconds: plan.bounds.time.map(|time| time.as_secs()),
             max_cost: plan.bounds.cost,
             root: Some(plan.places.root.clone()),
-            ..NewRun::new("run")
+            ..NewRun::new()
         },
         now,
     )?;
@@ -266,8 +266,9 @@ impl<'a> Engine<'a> {
 
     /// What to do when nothing can be claimed: wait for others, or end.
     fn nothing_to_claim(&mut self) -> Result<Option<RunEnd>> {
+        let mut version = self.store.version()?;
         let now = self.helm.clock.now();
-        let (until, reason) = match outlook::outlook(&self.store, &self.plan.target, now)? {
+        let (mut until, reason) = match outlook::outlook(&self.store, &self.plan.target, now)? {
             outlook::Outlook::End(end) => return Ok(Some(end)),
             outlook::Outlook::Wait { until, reason } => (until, reason),
         };
@@ -277,14 +278,22 @@ impl<'a> Engine<'a> {
                 return Ok(Some(reason.into()));
             }
             let now = self.helm.clock.now();
-            outlook::take_back(&mut self.store, now)?;
-            let is_due = until.is_some_and(|until| until <= now);
-            if is_due || self.store.peek_next(&self.plan.target)?.is_some() {
+            let took_back = outlook::take_back(&mut self.store, now)?;
+            if until.is_some_and(|until| until <= now) {
                 return Ok(None);
             }
-            let outlook = outlook::outlook(&self.store, &self.plan.target, now)?;
-            if matches!(outlook, outlook::Outlook::End(_)) {
+            // To look at the whole graph each second would keep a core busy in a large project.
+            let latest = self.store.version()?;
+            if latest == version && !took_back {
+                continue;
+            }
+            version = latest;
+            if self.store.peek_next(&self.plan.target)?.is_some() {
                 return Ok(None);
+            }
+            match outlook::outlook(&self.store, &self.plan.target, now)? {
+                outlook::Outlook::End(_) => return Ok(None),
+                outlook::Outlook::Wait { until: later, .. } => until = later,
             }
         }
     }

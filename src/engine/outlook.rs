@@ -113,10 +113,12 @@ fn behind(snapshot: &Snapshot, left: &[usize]) -> Vec<TaskId> {
     found.into_iter().map(|task| snapshot.tasks[task].id).collect()
 }
 
-/// Takes back what runs have claimed that are gone, and ends what is left of them.
-pub(super) fn take_back(store: &mut Store, now: Timestamp) -> Result<()> {
-    for claim in store.take_back(Holder::life, now)?.iter().filter(|claim| claim.gone) {
+/// Takes back what runs have claimed that are gone, and ends what is left of them; whether there was
+/// anything.
+pub(super) fn take_back(store: &mut Store, now: Timestamp) -> Result<bool> {
+    let taken = store.take_back(Holder::life, now)?;
+    for claim in taken.iter().filter(|claim| claim.gone) {
         agent::end_marked(agent::ATTEMPT_VARIABLE, &claim.attempt.to_string());
     }
-    Ok(())
+    Ok(!taken.is_empty())
 }

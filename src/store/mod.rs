@@ -90,6 +90,11 @@ impl Store {
     /// Opens the database in this file; makes or upgrades it when needed.
     pub fn open(path: &Path) -> Result<Store> {
         create_private(path)?;
+        Store::open_existing(path)
+    }
+
+    /// As `open`, but an error if there is no such file.
+    pub fn open_existing(path: &Path) -> Result<Store> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = Connection::open_with_flags(path, flags)
             .with_context(|| format!("can't open `{}`", path.display()))?;
@@ -112,6 +117,11 @@ impl Store {
         &self.path
     }
 
+    /// A number that changes when another process, or another `Store` in this one, has written.
+    pub fn version(&self) -> Result<i64> {
+        Ok(self.connection.query_row("pragma data_version", [], |row| row.get(0))?)
+    }
+
     /// Runs `change` in one transaction: all of it happens, or nothing.
     fn write<T>(&mut self, change: impl FnOnce(&Transaction<'_>) -> Result<T>) -> Result<T> {
         let transaction =
@@ -130,7 +140,8 @@ impl Store {
         self.writes += 1;
         let limit = if self.writes < MANY_WRITES { WAL_LIMIT } else { LONG_WAL_LIMIT };
         if size(&self.wal) / limit > wal_before / limit {
-            self.checkpoint()?;
+            // What is committed stays committed, and the next write past a limit tries again.
+            let _ = self.checkpoint();
         }
         Ok(value)
     }
@@ -142,7 +153,8 @@ impl Store {
     ) -> Result<T> {
         self.connection.execute_batch("pragma synchronous = full")?;
         let result = self.write(change);
-        self.connection.execute_batch("pragma synchronous = normal")?;
+        // If this fails, later writes only take longer.
+        let _ = self.connection.execute_batch("pragma synchronous = normal");
         result
     }
 

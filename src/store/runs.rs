@@ -17,8 +17,6 @@ use crate::time::Timestamp;
 /// A run that begins.
 #[derive(Debug, Clone)]
 pub struct NewRun {
-    /// `run` or `loop`.
-    pub kind: &'static str,
     /// The process behind it.
     pub holder: Holder,
     /// The top of the working tree that it works in.
@@ -33,9 +31,10 @@ pub struct NewRun {
 
 impl NewRun {
     /// A run of this process without limits.
-    pub fn new(kind: &'static str) -> NewRun {
+    #[expect(clippy::new_without_default, reason = "it is about this process, not about nothing")]
+    pub fn new() -> NewRun {
         let holder = Holder::current();
-        NewRun { kind, holder, root: None, max_iterations: None, max_seconds: None, max_cost: None }
+        NewRun { holder, root: None, max_iterations: None, max_seconds: None, max_cost: None }
     }
 }
 
@@ -92,11 +91,10 @@ impl Store {
                          id, kind, started_at, host, pid, pid_started, heartbeat_at,
                          max_iterations, max_seconds, max_cost, root
                      )
-                     values (?1, ?2, ?3, ?4, ?5, ?6, ?3, ?7, ?8, ?9, ?10)
+                     values (?1, 'run', ?2, ?3, ?4, ?5, ?2, ?6, ?7, ?8, ?9)
                      on conflict (id) do nothing",
                     (
                         id,
-                        run.kind,
                         now,
                         &run.holder.host,
                         run.holder.pid,

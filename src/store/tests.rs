@@ -25,7 +25,7 @@ impl Bench {
         let directory = TempDir::new().unwrap();
         let mut store = Store::open(&directory.path().join("progress.db")).unwrap();
         let now = Timestamp::now();
-        let run = NewRun::new("run");
+        let run = NewRun::new();
         let run = store.start_run(&run, now).unwrap();
         Bench { store, run, claims: Vec::new(), now, _directory: directory }
     }
@@ -485,7 +485,7 @@ fn the_last_attempt_in_a_working_tree_is_not_that_of_another() {
         bench.add(titled(title));
     }
     let mut claim_in = |root: Option<&Path>| {
-        let run = NewRun { root: root.map(Path::to_owned), ..NewRun::new("run") };
+        let run = NewRun { root: root.map(Path::to_owned), ..NewRun::new() };
         let run = bench.store.start_run(&run, bench.now).unwrap();
         bench.store.claim_next(run, &Target::Everything, bench.now).unwrap().unwrap().attempt
     };

@@ -104,7 +104,7 @@ fn prepare(phase: Phase, deaf: bool) -> (Project, Command) {
         Phase::Paused => drop(project.write(".ralph-pause", "")),
         Phase::Idle => {
             let mut store = project.store();
-            let run = ralph::store::NewRun::new("run");
+            let run = ralph::store::NewRun::new();
             let run = store.start_run(&run, ralph::time::Timestamp::now()).unwrap();
             let target = ralph::store::Target::Everything;
             // The test itself works on the task for as long as it runs.

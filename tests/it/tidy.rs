@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 
 /// What each part may use besides itself; `cli` and the crate's root may use everything.
 const ARROWS: &[(&str, &[&str])] = &[
-    ("agent", &["event", "hint", "lenient", "money", "process", "settings", "time"]),
+    ("agent", &["event", "hash", "hint", "lenient", "money", "process", "settings", "time"]),
     ("dag", &["hint", "time"]),
     ("demo", &[]),
     ("engine", &["agent", "dag", "event", "hint", "money", "process", "prompt", "store", "time"]),
     ("event", &["dag", "time"]),
     ("hint", &[]),
     ("jsonl", &[]),
+    ("hash", &[]),
     ("lenient", &[]),
     ("money", &[]),
     ("process", &[]),

@@ -52,7 +52,7 @@ struct Worker {
 impl Worker {
     fn start(database: &str) -> Result<Worker> {
         let mut store = Store::open(Path::new(database))?;
-        let run = NewRun::new("run");
+        let run = NewRun::new();
         let run = store.start_run(&run, Timestamp::now())?;
         Ok(Worker { store, run, worst: Duration::ZERO })
     }

@@ -131,7 +131,7 @@ fn sample_export() -> Vec<u8> {
         .map(|(line, task)| NewTask { line: Some(line), ..task })
         .collect();
     let ids = store.add_tasks(&tasks, None, now).unwrap();
-    let run = store.start_run(&NewRun { max_cost: Some(1.5), ..NewRun::new("run") }, now).unwrap();
+    let run = store.start_run(&NewRun { max_cost: Some(1.5), ..NewRun::new() }, now).unwrap();
     for outcome in [Outcome::Failed, Outcome::Done, Outcome::Blocked] {
         let claim = store.claim_next(run, &Wanted::Everything, now).unwrap().unwrap();
         let session = SessionRecord {

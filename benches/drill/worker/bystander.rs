@@ -124,7 +124,7 @@ fn meet(record: Record, command: &[&str]) -> Result<(usize, usize)> {
                 Record::Elsewhere => holder.host = "another machine".into(),
                 _ => {}
             }
-            let run = NewRun { holder, ..NewRun::new("run") };
+            let run = NewRun { holder, ..NewRun::new() };
             let run = store.start_run(&run, Timestamp::now())?;
             let claim = store.claim_next(run, &Target::Everything, Timestamp::now())?;
             ensure!(claim.is_some(), "there is a task to be claimed");
@@ -149,7 +149,8 @@ fn meet(record: Record, command: &[&str]) -> Result<(usize, usize)> {
         }
         Record::Scratch => {
             for started in [bystander.started, bystander.started + 1] {
-                let name = format!("ralph-session-{}-{started}-00000000000000ff", bystander.pid);
+                let owner = Holder { pid: bystander.pid, started, ..Holder::current() };
+                let name = ralph::agent::Scratch::name_of(&owner, 0xff);
                 fs::create_dir(project.base().join("tmp").join(name))?;
             }
         }

@@ -218,7 +218,7 @@ fn elsewhere() -> Result<usize> {
     let task = NewTask { title: "Held elsewhere".into(), ..NewTask::default() };
     store.add_tasks(&[task], None, Timestamp::now())?;
     let holder = Holder { host: "another machine".into(), pid: 1, started: 1 };
-    let run = NewRun { holder, ..NewRun::new("run") };
+    let run = NewRun { holder, ..NewRun::new() };
     let run = store.start_run(&run, Timestamp::now())?;
     let claim = store.claim_next(run, &Target::Everything, Timestamp::now())?.context("a claim")?;
     let open = |project: &Project| {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
 
-use crate::hint::HintExt;
+use crate::hint::{HintExt, quoted};
 
 /// What a rule of `sandbox.allow` lets a session write.
 pub(super) fn allowed(rule: &str, project: &Path, home: &Path) -> Result<PathBuf> {
@@ -18,7 +18,7 @@ pub(super) fn allowed(rule: &str, project: &Path, home: &Path) -> Result<PathBuf
     };
     path.canonicalize()
         .map_err(|_| anyhow!("`sandbox.allow` names `{rule}`, which does not exist"))
-        .hint(format!("make it first: mkdir '{}'", path.display()))
+        .hint(format!("make it first: mkdir {}", quoted(&path)))
 }
 
 /// What an entry of `sandbox.deny_read` names; none if it is not there.

@@ -11,7 +11,7 @@ use crate::agent::sandbox::{Choice, Here, choose};
 use crate::agent::{Program, ProgramNotFound, find_program};
 use crate::cli::exit::Exit;
 use crate::cli::setup::Setup;
-use crate::hint::hint_of;
+use crate::hint::{hint_of, quoted};
 use crate::settings::Backend;
 use crate::store::{self, Store};
 use crate::ui::json::Array;
@@ -146,7 +146,7 @@ fn inspect(setup: &Setup, path: &Path) -> Result<Vec<Check>> {
         checks.push(Check::warning(
             "database",
             "others than its owner can read it",
-            format!("chmod 600 '{}'", path.display()),
+            format!("chmod 600 {}", quoted(path)),
         ));
     }
     Ok(checks)
