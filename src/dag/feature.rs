@@ -43,7 +43,7 @@ pub enum FeatureStatus {
     Running,
     /// All of it is done.
     Done,
-    /// A run ended with failed tasks.
+    /// Some of it failed for good, and no run works on it.
     Failed,
 }
 

@@ -96,7 +96,6 @@ impl Engine<'_> {
         hinted: bool,
     ) -> Result<Attempted> {
         self.record.hint = None;
-        self.mark_running(&around)?;
         let mut iteration = Iteration {
             number: self.helm.used.iterations + 1,
             task: claim.task,

@@ -30,7 +30,6 @@ mod stop;
 mod totals;
 mod verify;
 
-use std::collections::HashSet;
 use std::fmt;
 use std::path::Path;
 use std::time::Duration;
@@ -38,9 +37,9 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::agent::{Mailbox, Scratch, Trouble};
-use crate::dag::{FeatureId, Outcome, RunId, TaskId};
+use crate::dag::{Outcome, RunId, TaskId};
 use crate::event::{Activity, Event, Idle, Progress, RunCommand, Start, View};
-use crate::store::{NewRun, RunTotals, Store, Surroundings, Target};
+use crate::store::{NewRun, RunTotals, Store, Target};
 use git::Git;
 use heartbeat::Heartbeat;
 use helm::Helm;
@@ -146,7 +145,6 @@ struct Engine<'a> {
     refusals: u32,
     /// The commit that is checked out.
     head: Option<String>,
-    features: HashSet<FeatureId>,
     /// Whether it was said that hints of agents are ignored.
     told_of_hints: bool,
     totals: Totals,
@@ -211,7 +209,6 @@ impl<'a> Engine<'a> {
             record: Record::default(),
             refusals: 0,
             head: None,
-            features: HashSet::new(),
             told_of_hints: false,
             totals: Totals::default(),
         }
@@ -341,15 +338,6 @@ impl<'a> Engine<'a> {
         })
     }
 
-    fn mark_running(&mut self, surroundings: &Surroundings) -> Result<()> {
-        match &surroundings.feature {
-            Some(feature) if self.features.insert(feature.id) => {
-                self.store.refresh_feature(feature.id, true, self.helm.clock.now())
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// The commit that is checked out now, where anybody wants to know.
     fn look_at_head(&mut self) -> Option<String> {
         if self.plan.git_stats || self.plan.auto_push {
@@ -400,10 +388,6 @@ impl<'a> Engine<'a> {
             iterations: self.helm.used.iterations,
             cost_usd: self.helm.used.cost,
         };
-        self.store.end_run(self.helm.run, &totals, now)?;
-        for feature in std::mem::take(&mut self.features) {
-            self.store.refresh_feature(feature, false, now)?;
-        }
-        Ok(())
+        self.store.end_run(self.helm.run, &totals, now)
     }
 }

@@ -60,14 +60,6 @@ impl Store {
                 let task = Place::load(tx, claim.task)?.id;
                 taken.push(TakenBack { task, attempt: claim.attempt, gone });
             }
-            tx.execute(
-                "update features
-                 set status = 'ready'
-                 where status = 'running' and not exists (
-                     select 1 from tasks where tasks.feature = features.id and claimed
-                 )",
-                [],
-            )?;
             Ok(taken)
         })
     }

@@ -80,8 +80,22 @@ impl Task {
 }
 
 impl Feature {
-    pub(super) const COLUMNS: &str =
-        "id, name, status, spec_path, plan_path, created_at, updated_at";
+    /// Draft and planned are facts; where a feature that was built stands follows from its tasks.
+    pub(super) const COLUMNS: &str = "id, name,
+         case
+             when status in ('draft', 'planned') then status
+             else (
+                 select case
+                     when total(claimed) > 0 then 'running'
+                     when count(*) > 0 and total(status = 'done') = count(*) then 'done'
+                     when total(status = 'failed') > 0 then 'failed'
+                     else 'ready'
+                 end
+                 from tasks
+                 where feature = features.id and kind = 'work'
+             )
+         end,
+         spec_path, plan_path, created_at, updated_at";
 
     pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<Feature> {
         Ok(Feature {

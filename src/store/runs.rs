@@ -7,10 +7,9 @@ use rusqlite::types::Value;
 use rusqlite::{OptionalExtension, Transaction};
 
 use super::add::random_bits;
-use super::features::{self, FeatureChange};
 use super::verbs::change_status;
 use super::{Store, resolve};
-use crate::dag::{FeatureId, FeatureStatus, RunId, TaskId, Verb};
+use crate::dag::{FeatureId, RunId, TaskId, Verb};
 use crate::process::Holder;
 use crate::time::Timestamp;
 
@@ -184,39 +183,6 @@ impl Store {
                 change_status(tx, &place, Verb::Reset, None, None, now)?;
             }
             Ok(failed)
-        })
-    }
-
-    /// Gives a feature that has its tasks the status that follows from them; `running` while a run
-    /// works on it.
-    pub fn refresh_feature(
-        &mut self,
-        feature: FeatureId,
-        running: bool,
-        now: Timestamp,
-    ) -> Result<()> {
-        let counts = self.counts(&Target::Feature { id: feature, name: String::new() })?;
-        let status = if running {
-            FeatureStatus::Running
-        } else if counts.total > 0 && counts.done == counts.total {
-            FeatureStatus::Done
-        } else if counts.failed > 0 {
-            FeatureStatus::Failed
-        } else {
-            FeatureStatus::Ready
-        };
-        self.write(|tx| {
-            let known: Option<FeatureStatus> = tx
-                .query_row("select status from features where id = ?", [feature], |row| row.get(0))
-                .optional()?;
-            // What is not built yet is not ready, whatever was done of it.
-            let is_built =
-                !matches!(known, None | Some(FeatureStatus::Draft | FeatureStatus::Planned));
-            if is_built && known != Some(status) {
-                let change = FeatureChange { status: Some(status), ..FeatureChange::default() };
-                features::update(tx, feature, &change, now)?;
-            }
-            Ok(())
         })
     }
 }

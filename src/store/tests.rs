@@ -7,7 +7,9 @@ use proptest::sample::Index;
 use tempfile::TempDir;
 
 use super::*;
-use crate::dag::{Graph, Kind, Outcome, RunId, Snapshot, State, Status, TaskId, Verb};
+use crate::dag::{
+    FeatureStatus, Graph, Kind, Outcome, RunId, Snapshot, State, Status, TaskId, Verb,
+};
 use crate::process::{Holder, Life};
 use crate::time::Timestamp;
 
@@ -497,6 +499,30 @@ fn the_last_attempt_in_a_working_tree_is_not_that_of_another() {
     assert_eq!(last(there, false), Some(attempts[1]));
     assert_eq!(last(there, true), Some(attempts[2]));
     assert_eq!(last(Path::new("/tree"), false), None);
+}
+
+#[test]
+fn where_a_feature_stands_follows_from_its_tasks() {
+    let mut bench = Bench::new();
+    let feature = bench.store.open_feature("login", bench.now).unwrap().0.id;
+    let stands = |bench: &Bench| bench.store.feature("login").unwrap().status;
+    let task = |title| NewTask { feature: Some("login".into()), ..titled(title) };
+    let (one, two) = (bench.add(task("one")), bench.add(task("two")));
+    assert_eq!(stands(&bench), FeatureStatus::Draft, "whatever tasks it has");
+    let built = FeatureChange { status: Some(FeatureStatus::Ready), ..FeatureChange::default() };
+    bench.store.update_feature(feature, &built, bench.now).unwrap();
+    assert_eq!(stands(&bench), FeatureStatus::Ready);
+    let claim = bench.claim().unwrap();
+    assert_eq!(stands(&bench), FeatureStatus::Running);
+    bench.store.take_back(|_| Life::Gone, bench.now).unwrap();
+    assert_eq!(stands(&bench), FeatureStatus::Ready, "{claim:?} was taken back");
+    bench.apply(Verb::Fail, one);
+    assert_eq!(stands(&bench), FeatureStatus::Failed);
+    bench.apply(Verb::Done, one);
+    bench.apply(Verb::Done, two);
+    assert_eq!(stands(&bench), FeatureStatus::Done);
+    bench.apply(Verb::Reset, two);
+    assert_eq!(stands(&bench), FeatureStatus::Ready, "nobody has to remember to say so");
 }
 
 #[test]
