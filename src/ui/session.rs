@@ -10,7 +10,7 @@ use owo_colors::Style;
 use super::flow::Flow;
 use super::line::Line;
 use super::terminal::Terminal;
-use super::text::{printable_lines, width};
+use super::text::{headline, printable_lines, width};
 use super::tool;
 use super::when::moment;
 use crate::event::{AgentEvent, Finished, LimitStatus, RateLimit, Speaker};
@@ -286,8 +286,8 @@ fn reason(finished: &Finished<'_>) -> Cow<'static, str> {
         _ => {
             let text = finished.text.as_deref().unwrap_or_default();
             let text = finished.errors.first().map_or(text, |error| error);
-            let first = text.lines().next().unwrap_or_default();
-            if first.is_empty() { "error".into() } else { first.to_owned().into() }
+            let headline = headline(text);
+            if headline.is_empty() { "error".into() } else { headline.into() }
         }
     }
 }
