@@ -117,7 +117,8 @@ fn ralph_inside_a_session_is_this_one_on_this_database_and_knows_its_task() {
 #[test]
 fn a_session_ends_when_the_money_is_spent() {
     let rig = Rig::new(|request| match request.turn {
-        1 => bash("echo half > half.txt").costing(1_000_000),
+        // Claude Code may start a tool before it knows the price of the message.
+        1 => bash("true").costing(1_000_000),
         _ => done(request),
     });
     let Some(rig) = rig else { return };
@@ -126,7 +127,6 @@ fn a_session_ends_when_the_money_is_spent() {
     assert_eq!(rig.history(&task)[0].0, "limited", "{ended:#?}");
     assert_eq!(rig.status(&task), "pending");
     assert_eq!(rig.asked(Role::Work).len(), 1, "nothing is asked that can't be paid");
-    assert!(!rig.project.root().join("half.txt").exists(), "nor is what was asked for done");
 }
 
 #[test]
