@@ -20,6 +20,7 @@ use super::claude::Invocation;
 use super::descendants::Marker;
 use super::facts::Exit;
 use super::process::{exit_of, not_started, supervisor};
+use super::sandbox::agent_of;
 use super::supervisor::{GRACE, Orders, ROUND, Supervisor};
 use super::terminal::SavedTerminal;
 
@@ -104,7 +105,7 @@ fn watch(supervisor: &mut Supervisor, mut signals: Signals) -> Duration {
         };
         if let Some(patience) = patience {
             if kill_at.is_none() {
-                let _ = kill_process(supervisor.agent, Signal::TERM);
+                let _ = kill_process(agent_of(supervisor.agent), Signal::TERM);
             }
             let at = Instant::now() + patience;
             kill_at = Some(kill_at.map_or(at, |earlier| earlier.min(at)));

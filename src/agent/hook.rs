@@ -16,6 +16,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::process::own_file;
 use super::scratch::Scratch;
 use super::wire::Ignored;
 use crate::lenient::{List, Text};
@@ -60,7 +61,11 @@ impl Hooks {
 
     /// The settings that make Claude Code call us, besides whatever the user has set.
     pub fn settings(&self) -> String {
-        let command = format!("{} {HOOK} {}", quoted(&own_file()), quoted(&self.directory));
+        let command = format!(
+            "{} {HOOK} {}",
+            quoted(&own_file().unwrap_or_else(|| "ralph".into())),
+            quoted(&self.directory)
+        );
         let call = json!([{ "hooks": [
             { "type": "command", "command": command, "timeout": TIMEOUT }
         ] }]);
@@ -114,13 +119,6 @@ fn within<T>(directory: &Path, act: impl FnOnce(&Path) -> io::Result<T>) -> io::
     }
     let directory = File::open(directory)?;
     act(&Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(SOCKET))
-}
-
-/// The file of this program. If it has been replaced since we were started, the new one does as well.
-fn own_file() -> PathBuf {
-    let file = std::env::current_exe().unwrap_or_else(|_| "ralph".into());
-    let text = file.to_string_lossy();
-    text.strip_suffix(" (deleted)").map_or_else(|| file.clone(), PathBuf::from)
 }
 
 /// A path as a shell reads it.

@@ -65,6 +65,7 @@ pub fn backstage(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCo
         foreground::ATTEND => Some(foreground::attend(arguments)),
         #[cfg(target_os = "linux")]
         sandbox::CONFINE => Some(sandbox::confine(arguments)),
+        supervisor::HEED => Some(supervisor::heed(arguments)),
         stage::STAGE => Some(stage::direct(arguments)),
         hook::HOOK => Some(hook::pass_on(arguments)),
         _ => None,

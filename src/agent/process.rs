@@ -153,6 +153,13 @@ pub(super) fn own_program() -> PathBuf {
     std::env::current_exe().unwrap_or_else(|_| "ralph".into())
 }
 
+/// The file of this program. If it has been replaced since we were started, the new one does as well.
+pub(super) fn own_file() -> Option<PathBuf> {
+    let file = std::env::current_exe().ok()?;
+    let text = file.to_string_lossy();
+    Some(text.strip_suffix(" (deleted)").map_or_else(|| file.clone(), PathBuf::from))
+}
+
 fn pump(source: &mut impl Read, mut each: impl FnMut(&[u8])) {
     let mut buffer = vec![0; CHUNK];
     loop {

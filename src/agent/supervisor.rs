@@ -11,15 +11,19 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use portable_pty::PtySize;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group, setsid, wait,
+    Pid, Signal, WaitOptions, WaitStatus, getpgid, getpid, kill_process, kill_process_group,
+    setsid, wait,
 };
 use rustix::stdio::{dup2_stderr, dup2_stdout};
+use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::flag;
 use signal_hook::low_level::emulate_default_handler;
 
 use super::claude::{Invocation, Stdin};
@@ -30,6 +34,8 @@ use super::terminal::open_pty;
 
 /// The first argument that makes a ralph a supervisor.
 pub(super) const SUPERVISE: &str = "__supervise";
+/// The first argument that makes a ralph heed signals again, and become the program behind it.
+pub(super) const HEED: &str = "__heed";
 /// How long what the agent left behind has to end by itself.
 pub(super) const GRACE: Duration = Duration::from_millis(250);
 /// How often it is looked whether an orphan has died.
@@ -165,6 +171,19 @@ pub(super) fn supervise(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     })
 }
 
+/// Becomes a program to which signals mean what they always mean, although we were started with some of
+/// them ignored: a handler, unlike "ignore", is not passed on.
+pub(super) fn heed(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let Some(program) = arguments.next() else { return ExitCode::from(NOT_STARTED) };
+    for signal in [SIGINT, SIGQUIT, SIGTERM] {
+        let _ = flag::register(signal, Arc::default());
+    }
+    let error = Command::new(&program).args(arguments).exec();
+    // Ralph reads it as the last words of the agent.
+    let _ = write!(io::stderr(), "{}: {error}", starting(&program));
+    ExitCode::from(NOT_STARTED)
+}
+
 /// The output is the agent's: as long as we had it, too, nobody would see the agent close it.
 pub(super) fn let_go_of_output() {
     if let Ok(nothing) = OpenOptions::new().write(true).open("/dev/null") {
@@ -212,11 +231,12 @@ impl Supervisor {
         }
     }
 
-    /// Signals the agent's group. We have not reaped its leader, so the number is still its own. What
-    /// holds an agent passes no signal on, and would die of it.
+    /// Signals the agent's group, as a terminal does. We have not reaped our child, so the numbers are
+    /// still their own. A sandbox passes no signal on: the agent is the one inside.
     fn signal(&self, signal: Signal) {
         let agent = agent_of(self.agent);
-        let _ = kill_process_group(agent, signal).or_else(|_| kill_process(agent, signal));
+        let group = getpgid(Some(agent)).unwrap_or(agent);
+        let _ = kill_process_group(group, signal).or_else(|_| kill_process(agent, signal));
     }
 
     /// Takes note of every child that has ended; false when there is none left.

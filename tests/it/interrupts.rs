@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::harness::{Project, check_rules, wait_until};
+use crate::harness::{DEADLINE, Project, check_rules, wait_until, working_sandboxes};
 use crate::terminal::Terminal;
 
 const CTRL_BACKSLASH: &str = "\x1c";
@@ -331,4 +331,76 @@ fn after_the_first_interrupt_a_clean_up_takes_as_long_as_it_takes() {
         assert!(lines.iter().any(|line| line.contains("cleaned up")), "{lines:?}");
         project.assert_nothing_left();
     }
+}
+
+/// `ralph` with these arguments and an agent that is this shell script, in each sandbox that works here.
+fn in_every_sandbox(script: &str, arguments: &[&str], check: impl Fn(&Project, Command, &str)) {
+    for backend in working_sandboxes().into_iter().chain(["none"]) {
+        let (project, _) = prepare(Phase::Working, false);
+        let agent = project.base().join("agent");
+        fs::write(&agent, format!("#!/bin/sh\n{script}\n")).unwrap();
+        let mut permissions = fs::metadata(&agent).unwrap().permissions();
+        std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o755);
+        fs::set_permissions(&agent, permissions).unwrap();
+        let mut command = project.ralph_command(arguments);
+        command.arg("--agent").arg(&agent).env("RALPH_SANDBOX_BACKEND", backend);
+        check(&project, command, backend);
+        project.assert_nothing_left();
+    }
+}
+
+#[track_caller]
+fn wait_for_file(project: &Project, name: &str, context: &str) {
+    let file = project.root().join(name);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    wait_until(deadline, || file.exists().then_some(())).expect(context);
+}
+
+#[test]
+fn an_interrupt_reaches_the_agent_and_what_it_waits_for_in_every_sandbox() {
+    let script = "touch started; sleep 600; touch later";
+    in_every_sandbox(script, &["run", "--no-verify"], |project, command, backend| {
+        let running = project.start(command);
+        wait_for_file(project, "started", backend);
+        kill_process(Pid::from_raw(running.id().cast_signed()).unwrap(), Signal::INT).unwrap();
+        let (status, lines, stderr) = running.finish();
+        assert_eq!(status.code(), Some(130), "{backend}: {lines:?} {stderr}");
+        assert!(!project.root().join("later").exists(), "{backend}");
+    });
+}
+
+#[test]
+fn ctrl_c_at_the_terminal_lets_the_agent_clean_up_in_every_sandbox() {
+    let script =
+        "trap 'sleep 0.3; touch cleaned; exit 0' INT; touch started; while :; do sleep 0.1; done";
+    in_every_sandbox(script, &["loop", "3", "x"], |project, command, backend| {
+        let mut terminal = Terminal::start(&command);
+        wait_for_file(project, "started", backend);
+        terminal.press("\x03");
+        let (code, screen) = terminal.finish();
+        assert_eq!(code, 130, "{backend}: {screen}");
+        assert!(project.root().join("cleaned").exists(), "{backend}: {screen}");
+    });
+}
+
+#[test]
+fn one_ctrl_c_in_a_terminal_of_its_own_is_the_agents_in_every_sandbox() {
+    let script =
+        "trap 'touch caught' INT; touch started; while ! [ -e go ]; do sleep 0.1; done; exit 0";
+    let arguments = ["loop", "1", "x", "--pty", "--idle-timeout", "0"];
+    in_every_sandbox(script, &arguments, |project, command, backend| {
+        let mut terminal = Terminal::start(&command);
+        wait_for_file(project, "started", backend);
+        // A key that comes before the agent has the terminal is nobody's; two in a second are ralph's.
+        let (caught, deadline) = (project.root().join("caught"), Instant::now() + DEADLINE);
+        let seen = wait_until(deadline, || {
+            terminal.press("\x03");
+            wait_until(Instant::now() + Duration::from_secs(5), || caught.exists().then_some(()))
+        });
+        assert!(seen.is_some(), "{backend}: {}", terminal.screen());
+        project.write("go", "");
+        let (code, screen) = terminal.finish();
+        assert_eq!(code, 3, "{backend}: {screen}");
+        assert!(screen.contains("iteration complete"), "{backend}: {screen}");
+    });
 }

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use super::super::claude::Invocation;
+use super::super::supervisor::HEED;
 use super::policy::{Access, Policy};
 use crate::settings::Network;
 
@@ -33,7 +34,19 @@ pub(super) const BASE: [&str; 21] = [
     "/proc/sysrq-trigger",
 ];
 
-pub(super) fn wrap(program: &Path, policy: &Policy, invocation: Invocation) -> Invocation {
+/// Becomes bwrap with the signals ignored that are meant for the agent. At a terminal they reach the whole
+/// process group, and bwrap would die of them, and take the agent with it in the middle of its clean-up.
+const SHIELD: &str = r#"trap '' INT QUIT TERM; exec "$0" "$@""#;
+
+/// `own` is this program as the session sees it: inside, it gives the agent back the signals that bwrap
+/// ignores. Without it they are not ignored.
+pub(super) fn wrap(
+    program: &Path,
+    own: Option<&Path>,
+    policy: &Policy,
+    invocation: Invocation,
+) -> Invocation {
+    let own = own.filter(|_| policy.terminal);
     let mut arguments: Vec<OsString> = Vec::new();
     if !policy.terminal {
         arguments.push("--new-session".into());
@@ -60,9 +73,17 @@ pub(super) fn wrap(program: &Path, policy: &Policy, invocation: Invocation) -> I
         }
     }
     arguments.extend(["--chdir".into(), invocation.directory.clone().into_os_string()]);
-    arguments.extend(["--".into(), invocation.program]);
+    arguments.push("--".into());
+    arguments.extend(own.into_iter().flat_map(|own| [own.into(), HEED.into()]));
+    arguments.push(invocation.program);
     arguments.extend(invocation.arguments);
-    Invocation { program: program.as_os_str().to_owned(), arguments, ..invocation }
+    let program = program.as_os_str().to_owned();
+    if own.is_none() {
+        return Invocation { program, arguments, ..invocation };
+    }
+    let shield = ["-c".into(), SHIELD.into(), program];
+    let arguments = shield.into_iter().chain(arguments).collect();
+    Invocation { program: "/bin/sh".into(), arguments, ..invocation }
 }
 
 #[cfg(test)]
@@ -71,7 +92,8 @@ mod tests {
     use super::*;
 
     fn wrapped(policy: &Policy) -> String {
-        shown(&wrap(Path::new("/usr/bin/bwrap"), policy, invocation()))
+        let own = Some(Path::new("/usr/bin/ralph"));
+        shown(&wrap(Path::new("/usr/bin/bwrap"), own, policy, invocation()))
     }
 
     #[test]
@@ -119,6 +141,9 @@ mod tests {
     #[test]
     fn a_terminal_of_its_own_is_kept() {
         let policy = Policy { terminal: true, ..policy() };
-        assert!(!wrapped(&policy).contains("--new-session"));
+        let wrapped = wrapped(&policy);
+        assert!(!wrapped.contains("--new-session"), "{wrapped}");
+        assert!(wrapped.contains("trap '' INT QUIT TERM"), "{wrapped}");
+        assert!(wrapped.contains("-- /usr/bin/ralph __heed claude"), "{wrapped}");
     }
 }

@@ -39,6 +39,7 @@ pub(super) use within::agent_of;
 #[cfg(test)]
 use super::claude::Stdin;
 use super::claude::{Invocation, Permission};
+use super::process::own_file;
 
 /// What a session in a sandbox does not get of our environment: by these, programs find what runs
 /// outside and does as it is told.
@@ -99,7 +100,10 @@ impl Sandbox {
     pub fn wrap(&self, policy: &Policy, invocation: Invocation) -> Invocation {
         let invocation = told(policy, invocation);
         match self {
-            Sandbox::Bwrap { program } => bwrap::wrap(program, policy, invocation),
+            Sandbox::Bwrap { program } => {
+                let own = own_file().filter(|own| own.is_file() && !policy.hides(own));
+                bwrap::wrap(program, own.as_deref(), policy, invocation)
+            }
             Sandbox::Landlock { namespaces, .. } => landlock::wrap(*namespaces, policy, invocation),
             Sandbox::Seatbelt => seatbelt::wrap(policy, invocation),
             Sandbox::Docker { template } => docker::wrap(template, policy, invocation),

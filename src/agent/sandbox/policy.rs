@@ -105,6 +105,11 @@ impl Policy {
         project.into_iter().chain(git).chain(rest).map(PathBuf::as_path)
     }
 
+    /// Whether a path can't be read in the session.
+    pub fn hides(&self, path: &Path) -> bool {
+        self.hidden.iter().any(|hidden| path.starts_with(&hidden.path))
+    }
+
     /// What can't be protected, because it is a symbolic link.
     pub fn links(&self) -> impl Iterator<Item = &Path> {
         let links = self.protected.iter().filter(|it| it.state == State::Link);
