@@ -34,6 +34,33 @@ fn servers_of_tools_stay_out_of_unattended_sessions() {
 }
 
 #[test]
+fn a_server_that_the_person_has_approved_is_started_for_work_and_not_for_the_verifier() {
+    let rig = Rig::new(|request| match request.role {
+        Role::Verify => say("<verify-pass/>"),
+        _ => done(request),
+    });
+    let Some(rig) = rig else { return };
+    let started = rig.project.root().join("started");
+    // Only a verifier's tools are restricted.
+    let server = |name: &str| {
+        let verifier = "tr '\\0' ' ' </proc/$PPID/cmdline | grep -c -e --tools";
+        let note = format!("echo {name} $({verifier}) >> {}", started.display());
+        json!({ "command": "sh", "args": ["-c", note] })
+    };
+    let servers = json!({ "mcpServers": { "ours": server("ours"), "other": server("other") } });
+    rig.project.write(".mcp.json", servers.to_string());
+    fs::create_dir(rig.project.root().join(".claude")).unwrap();
+    let approved = json!({ "enabledMcpjsonServers": ["ours"] });
+    rig.project.write(".claude/settings.local.json", approved.to_string());
+    rig.project.add(["Do it"]);
+    rig.run(&[]).with_code(0);
+    assert!(!rig.asked(Role::Verify).is_empty());
+    // Claude Code starts a server that ends at once again.
+    let started = fs::read_to_string(started).unwrap();
+    assert!(!started.is_empty() && started.lines().all(|line| line == "ours 0"), "{started}");
+}
+
+#[test]
 fn a_session_knows_nothing_of_the_one_that_ralph_was_started_in() {
     let rig = Rig::new(|request| match request.turn {
         1 => bash("tr '\\0' '\\n' </proc/$CLAUDE_PID/environ | sed -n 's/=outer$//p'; env"),
