@@ -14,6 +14,8 @@ const MAX_ANSWER: usize = 1 << 20;
 pub struct Facts {
     /// All that the agent itself said, block by block; subagents and tools are not in it.
     pub answer: String,
+    /// The end of it: what the agent itself said after its last tool call, or in the turn after a result.
+    pub last_message: String,
     /// The last block of it, as the program reports it.
     pub result: Option<String>,
     /// The program reports nothing: answer and result are what stood on its screen, the prompt and the
@@ -39,6 +41,13 @@ pub struct Facts {
     pub denials: u32,
     /// How the process ended.
     pub exit: Option<Exit>,
+}
+
+impl Facts {
+    /// What the agent said last; of a program that reports nothing, all that stood on its screen.
+    pub fn final_message(&self) -> &str {
+        if self.on_screen { &self.answer } else { &self.last_message }
+    }
 }
 
 /// How a process ended.
@@ -124,6 +133,8 @@ pub struct Observer {
     facts: Facts,
     refusal: Option<(String, String, Option<u16>)>,
     limit: Option<(Option<String>, Option<i64>)>,
+    /// Whether what is said next begins another turn.
+    turn_over: bool,
 }
 
 impl Observer {
@@ -160,12 +171,13 @@ impl Observer {
                     LimitStatus::Allowed | LimitStatus::Warning => None,
                 };
             }
+            AgentEvent::ToolCall { from: Speaker::Agent, .. } => self.facts.last_message.clear(),
             AgentEvent::Finished(finished) => self.finish(finished),
             AgentEvent::Text { from: Speaker::Subagent, .. }
             | AgentEvent::TextDelta { .. }
             | AgentEvent::ThinkingDelta { .. }
             | AgentEvent::Thinking { .. }
-            | AgentEvent::ToolCall { .. }
+            | AgentEvent::ToolCall { from: Speaker::Subagent, .. }
             | AgentEvent::ToolResult { .. }
             | AgentEvent::Denied { .. }
             | AgentEvent::Retrying { .. }
@@ -182,25 +194,23 @@ impl Observer {
     }
 
     fn say(&mut self, text: &str) {
-        let answer = &mut self.facts.answer;
-        if !answer.is_empty() {
-            answer.push_str("\n\n");
+        if std::mem::take(&mut self.turn_over) {
+            self.facts.last_message.clear();
         }
-        answer.push_str(text);
-        if answer.len() > 2 * MAX_ANSWER {
-            let mut cut = answer.len() - MAX_ANSWER;
-            while !answer.is_char_boundary(cut) {
-                cut += 1;
-            }
-            answer.drain(..cut);
-            answer.shrink_to(2 * MAX_ANSWER);
-        }
+        append(&mut self.facts.answer, text);
+        append(&mut self.facts.last_message, text);
     }
 
     /// A session may have several results; the last one counts, and what they count adds up, but for
     /// the cost, which the program adds up itself.
     fn finish(&mut self, finished: &Finished<'_>) {
         let trouble = (!finished.success).then(|| self.trouble_of(finished));
+        // Some programs say it nowhere else.
+        let text = finished.text.as_deref().map(str::trim).unwrap_or_default();
+        if finished.success && !self.facts.last_message.contains(text) {
+            self.say(text);
+        }
+        self.turn_over = true;
         let facts = &mut self.facts;
         facts.trouble = trouble;
         facts.result = finished.text.as_deref().map(str::to_owned);
@@ -242,6 +252,22 @@ impl Observer {
             ("server_error", None) => Trouble::Connection,
             _ => Trouble::Error(describe(finished, text)),
         }
+    }
+}
+
+/// Adds a block to an answer, of which only the end is kept.
+fn append(answer: &mut String, text: &str) {
+    if !answer.is_empty() {
+        answer.push_str("\n\n");
+    }
+    answer.push_str(text);
+    if answer.len() > 2 * MAX_ANSWER {
+        let mut cut = answer.len() - MAX_ANSWER;
+        while !answer.is_char_boundary(cut) {
+            cut += 1;
+        }
+        answer.drain(..cut);
+        answer.shrink_to(2 * MAX_ANSWER);
     }
 }
 

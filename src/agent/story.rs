@@ -160,6 +160,10 @@ impl Story {
         }
         let finished = self.turn.is_some();
         let mut facts = self.observer.into_facts(exit);
+        let handed_over = self.turn.map(|turn| turn.last_words).unwrap_or_default();
+        if !handed_over.trim().is_empty() {
+            facts.last_message = handed_over;
+        }
         if !finished {
             facts.trouble = Some(trouble(ended_by, idle, self.question));
             facts.cost_usd = used.cost_usd;
@@ -314,7 +318,7 @@ mod tests {
             let facts = facts(&[START, PROMPT, &stop], EndedBy::Lingering);
             let expected =
                 format!("<task-done>t-abc</task-done>\n\nNothing left to commit. Bye.{more}");
-            assert_eq!(facts.answer, expected);
+            assert_eq!((&*facts.answer, &*facts.last_message), (&*expected, last));
             assert_eq!((facts.cost_usd, facts.turns, facts.output_tokens), (0.0016, 2, 40));
         }
     }

@@ -175,7 +175,10 @@ fn a_result_without_a_subtype_is_a_success_unless_it_is_an_error() {
         assert!(Parser::new().parse(line.as_bytes(), &mut |event| observer.observe(&event)));
         let facts = observer.into_facts(None);
         assert_eq!(facts.trouble, trouble, "{line}");
-        assert_eq!((facts.result.as_deref(), facts.answer.as_str()), (Some("final"), ""), "{line}");
+        assert_eq!(facts.result.as_deref(), Some("final"), "{line}");
+        // What is said in an error counts for nothing.
+        let said = if facts.trouble.is_none() { "final" } else { "" };
+        assert_eq!((&*facts.answer, &*facts.last_message), (said, said), "{line}");
     }
 }
 
@@ -276,12 +279,17 @@ fn a_sigil_in_an_earlier_block_is_in_the_answer_though_not_in_the_result() {
     let facts = facts("c_sigil_mid");
     assert!(facts.answer.contains("<task-done>"), "{}", facts.answer);
     assert_eq!(facts.result.as_deref(), Some("Closing remark only."));
+    assert_eq!(facts.last_message, "Closing remark only.");
 }
 
 #[test]
 fn the_second_result_of_a_session_counts_and_its_cost_is_not_added_twice() {
     let facts = facts("bg_8s");
     assert_eq!(facts.result.as_deref(), Some("final answer 2"));
+    assert_eq!(
+        facts.last_message, "final answer 2",
+        "what came after the first result is a turn of its own"
+    );
     assert_eq!(facts.turns, 3);
 }
 
@@ -418,5 +426,17 @@ proptest! {
         }
         let (mut parser, mut observer) = (Parser::new(), Observer::new());
         parser.parse(&line, &mut |event| observer.observe(&event));
+    }
+}
+
+#[test]
+fn the_last_message_is_what_the_agent_itself_says_after_its_last_tool_call() {
+    for (name, expected) in [
+        ("c_sigil_mid", "Closing remark only."),
+        ("c_two_text_blocks", "Block one <task-done>t-1</task-done>\n\nBlock two"),
+        ("bg_8s", "final answer 2"),
+        ("subagent_fwd", "main done <task-done>t-main</task-done>"),
+    ] {
+        assert_eq!(facts(name).last_message, expected, "{name}");
     }
 }

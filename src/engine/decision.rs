@@ -64,8 +64,8 @@ impl Engine<'_> {
         let failure = judgement.promise == Some(Promise::Failure);
         let then = || if failure { Then::End(RunEnd::Failure) } else { Then::GoOn };
         Ok(match judgement.verdict.clone() {
-            Verdict::Done { doubtful } => {
-                self.check_done(iteration, brief, doubtful)?.then_unless_ended(then())
+            Verdict::Done { doubt } => {
+                self.check_done(iteration, brief, doubt)?.then_unless_ended(then())
             }
             Verdict::Failed(reason) => Decision::new(Outcome::Failed, reason).then(then()),
             Verdict::Blocked(question) => Decision::new(Outcome::Blocked, question).then(then()),
@@ -73,14 +73,17 @@ impl Engine<'_> {
                 Decision::new(Outcome::Interrupted, "the agent stopped the run".to_owned())
                     .then(then())
             }
-            Verdict::Silent(reason) => {
+            Verdict::Silent(mut reason) => {
+                if report.facts.answer.is_empty() {
+                    reason.push_str(&report.why_failed());
+                }
                 let for_good = said_nothing_too_often(surroundings);
                 Decision { for_good, ..Decision::new(Outcome::Silent, reason) }
             }
             Verdict::Interrupted => self.interrupted(),
             Verdict::OutOfTime => out_of_time(),
             Verdict::OutOfMoney => {
-                let reason = "the cost of the run is reached".to_owned();
+                let reason = "the run's cost limit was reached".to_owned();
                 Decision::new(Outcome::Limited, reason)
                     .then(Then::End(RunEnd::Limit(Reached::Cost)))
             }
@@ -92,13 +95,12 @@ impl Engine<'_> {
         &mut self,
         iteration: &mut Iteration,
         brief: &str,
-        doubtful: bool,
+        doubt: Option<String>,
     ) -> Result<Decision> {
         Ok(match self.verify(iteration, brief)? {
-            Checked::Done(Verification::Skipped) if doubtful => Decision::new(
-                Outcome::Silent,
-                "the agent said both that it is done and that it is not".to_owned(),
-            ),
+            Checked::Done(Verification::Skipped) if doubt.is_some() => {
+                Decision::new(Outcome::Silent, doubt)
+            }
             Checked::Done(verification) => {
                 Decision { verification: Some(verification), ..Decision::new(Outcome::Done, None) }
             }
@@ -139,7 +141,7 @@ impl Engine<'_> {
 }
 
 fn out_of_time() -> Decision {
-    Decision::new(Outcome::Limited, "the time of the run was over".to_owned())
+    Decision::new(Outcome::Limited, "the run's time limit was reached".to_owned())
         .then(Then::End(RunEnd::Limit(Reached::Time)))
 }
 

@@ -2,15 +2,15 @@
 
 use crate::agent::{EndedBy, Facts, Trouble};
 use crate::dag::{Ask, TaskId};
-use crate::prompt::sigils::{Promise, Sigils};
+use crate::prompt::sigils::{Promise, Sigils, last_words, promised_on_screen};
 
 /// What a session means for its task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The agent believes that it is done.
     Done {
-        /// Whether it said that it failed as well.
-        doubtful: bool,
+        /// Why that alone is not enough, and something must verify it.
+        doubt: Option<String>,
     },
     /// The agent can't do it.
     Failed(String),
@@ -51,36 +51,79 @@ pub(super) fn judge(
     if let Some(verdict) = ended_for_a_reason(facts, ended_by) {
         return Judgement { verdict, promise: None, hint: None, remarks: Vec::new() };
     }
-    let sigils = Sigils::read(&facts.answer);
-    let mut remarks = Vec::new();
-    let id = task.to_string();
-    let own = |said: &str, kind: &str, remarks: &mut Vec<String>| {
-        let is_own = said == id;
-        if !is_own {
-            remarks.push(format!("the agent said {kind} of `{said}`, which is not its task"));
+    let (whole, message) = (Sigils::read(&facts.answer), Sigils::read(facts.final_message()));
+    let promise =
+        if facts.on_screen { promised_on_screen(&facts.answer, "") } else { message.promise };
+    let (hint, mut remarks) = (whole.next_model.clone(), Vec::new());
+    let ever = Said::of(task, whole, &mut remarks);
+    // What is said of other tasks has been remarked.
+    let mut last = Said::of(task, message, &mut Vec::new());
+    match asked {
+        None => {}
+        Some((Ask::Done, _)) => last.done = true,
+        Some((Ask::Failed, why)) => last.failed = last.failed.or(why).or(Some(String::new())),
+        Some((Ask::Blocked, why)) => last.blocked = last.blocked.or(why).or(Some(String::new())),
+    }
+    Judgement { verdict: weigh(last, ever, facts), promise, hint, remarks }
+}
+
+/// What an agent says of its own task.
+struct Said {
+    done: bool,
+    failed: Option<String>,
+    blocked: Option<String>,
+}
+
+impl Said {
+    fn of(task: TaskId, sigils: Sigils, remarks: &mut Vec<String>) -> Said {
+        let id = task.to_string();
+        let mut is_own = |said: &str, kind: &str| {
+            if said != id {
+                remarks.push(format!("ignored `<task-{kind}>{said}`: not this session's task"));
+            }
+            said == id
+        };
+        Said {
+            done: sigils.done.is_some_and(|said| is_own(&said, "done")),
+            failed: sigils.failed.filter(|(said, _)| is_own(said, "failed")).map(|(_, why)| why),
+            blocked: sigils.blocked.filter(|(said, _)| is_own(said, "blocked")).map(|(_, why)| why),
         }
-        is_own
+    }
+}
+
+/// The verdict of an agent that said this last, and this ever. What it said last counts; a done that stands
+/// only earlier is doubtful, and what says anything else earlier is none: nothing could verify it.
+fn weigh(last: Said, ever: Said, facts: &Facts) -> Verdict {
+    let early = |what: &str| {
+        let said = format!("the agent said {what} before its last message and not in it");
+        Some(with_last_message(said, facts))
     };
-    let done = sigils.done.is_some_and(|said| own(&said, "done", &mut remarks));
-    let failed =
-        sigils.failed.filter(|(said, _)| own(said, "failed", &mut remarks)).map(|(_, why)| why);
-    let blocked =
-        sigils.blocked.filter(|(said, _)| own(said, "blocked", &mut remarks)).map(|(_, why)| why);
-    let (done, failed, blocked) = match asked {
-        None => (done, failed, blocked),
-        Some((Ask::Done, _)) => (true, failed, blocked),
-        Some((Ask::Failed, why)) => (done, failed.or(Some(why.unwrap_or_default())), blocked),
-        Some((Ask::Blocked, why)) => (done, failed, blocked.or(Some(why.unwrap_or_default()))),
-    };
-    let verdict = match (done, failed, blocked) {
-        (true, failed, blocked) => {
-            Verdict::Done { doubtful: failed.is_some() || blocked.is_some() }
-        }
+    let is_contradicted = last.failed.is_some()
+        || last.blocked.is_some()
+        || ever.failed.is_some()
+        || ever.blocked.is_some();
+    match (last.done, last.failed, last.blocked) {
+        (true, ..) => Verdict::Done {
+            doubt: is_contradicted
+                .then(|| "the agent said both that it is done and that it is not".to_owned()),
+        },
         (false, _, Some(question)) => Verdict::Blocked(or(question, "it needs a person")),
-        (false, Some(reason), None) => Verdict::Failed(or(reason, "the agent gave no reason")),
-        (false, None, None) => Verdict::Silent(why_silent(facts)),
-    };
-    Judgement { verdict, promise: sigils.promise, hint: sigils.next_model, remarks }
+        (false, Some(reason), None) => {
+            // Without a word beside the tag, the reason was given before.
+            let before = ever.failed.as_deref().and_then(|it| it.rsplit("\n\n").next());
+            let reason = or(reason, before.unwrap_or_default());
+            Verdict::Failed(or(reason, "the agent gave no reason"))
+        }
+        (false, None, None) if ever.done => Verdict::Done { doubt: early("done") },
+        (false, None, None) => Verdict::Silent(
+            match (ever.failed, ever.blocked) {
+                (_, Some(question)) => early(&format!("blocked (\"{question}\")")),
+                (Some(_), None) => early("failed"),
+                (None, None) => None,
+            }
+            .unwrap_or_else(|| why_silent(facts)),
+        ),
+    }
 }
 
 /// What a session means that did not end well, whatever it said.
@@ -117,7 +160,13 @@ fn why_silent(facts: &Facts) -> String {
         1 => reason.push_str("; it was not allowed to use a tool"),
         count => reason.push_str(&format!("; {count} times it was not allowed to use a tool")),
     }
-    reason
+    with_last_message(reason, facts)
+}
+
+/// A reason with the end of what the agent said last.
+fn with_last_message(reason: String, facts: &Facts) -> String {
+    let last = last_words(facts.final_message());
+    if last.is_empty() { reason } else { format!("{reason}; its last message:\n{last}") }
 }
 
 fn or(text: String, otherwise: &str) -> String {
@@ -131,8 +180,11 @@ mod tests {
 
     const ID: &str = "t-3f9a01";
 
+    /// What is said, block by block; before each `|` a tool is called.
     fn said(answer: &str) -> Facts {
-        Facts { answer: answer.replace("ID", ID), ..Facts::default() }
+        let answer = answer.replace("ID", ID);
+        let last_message = answer.rsplit('|').next().unwrap_or_default().to_owned();
+        Facts { answer: answer.replace('|', "\n\n"), last_message, ..Facts::default() }
     }
 
     fn judged(facts: &Facts, ended_by: EndedBy, asked: Option<Ask>) -> Judgement {
@@ -153,14 +205,19 @@ mod tests {
         Trouble::Idle(std::time::Duration::from_secs(30))
     }
 
-    fn silent() -> Verdict {
-        Verdict::Silent("the session ended without a verdict".into())
+    #[track_caller]
+    fn check_silent(answer: &str, expected: &str) {
+        let Verdict::Silent(why) = judged(&said(answer), EndedBy::Itself, None).verdict else {
+            panic!("{answer} is a verdict")
+        };
+        assert_eq!(why, expected.replace("ID", ID), "{answer}");
     }
 
     #[test]
     fn what_is_said_of_the_own_task_counts() {
+        let both = "the agent said both that it is done and that it is not";
         let (sure, doubtful) =
-            (Verdict::Done { doubtful: false }, Verdict::Done { doubtful: true });
+            (Verdict::Done { doubt: None }, Verdict::Done { doubt: Some(both.into()) });
         let failed = |why: &str| Verdict::Failed(why.into());
         let blocked = |why: &str| Verdict::Blocked(why.into());
         check("ok <task-done>ID</task-done>", None, &sure);
@@ -180,10 +237,77 @@ mod tests {
     }
 
     #[test]
+    fn what_is_said_last_counts_before_what_is_said_earlier() {
+        let (done, failed) = ("<task-done>ID</task-done>", "<task-failed>ID</task-failed>");
+        let blocked = "<task-blocked>ID: red?</task-blocked>";
+        let early = |what: &str, last: &str| {
+            format!(
+                "the agent said {what} before its last message and not in it; its last message:\n{last}"
+            )
+        };
+        let doubt = |why: String| Verdict::Done { doubt: Some(why) };
+        let both = doubt("the agent said both that it is done and that it is not".into());
+        let sure = Verdict::Done { doubt: None };
+        let plan = format!("I will end with {done} when the tests pass|I did not finish");
+        check(&plan, None, &doubt(early("done", "I did not finish")));
+        check(&format!("{done}|{done}"), None, &sure);
+        check(&format!("{done}|no key {failed}"), None, &Verdict::Failed("no key".into()));
+        check(&format!("{done}|{blocked}"), None, &Verdict::Blocked("red?".into()));
+        check(&format!("{failed}|{done}"), None, &both);
+        check(&format!("{blocked}|{done}"), None, &both);
+        check(&format!("{done}|hm"), Some(Ask::Done), &sure);
+        check(&format!("{done}|hm"), Some(Ask::Failed), &Verdict::Failed("asked".into()));
+        check(&format!("first|the key is missing|{failed}"), None, &{
+            Verdict::Failed("the key is missing".into())
+        });
+        check(&format!("I'll start|No key.\n\nSorry. {failed}"), None, &{
+            Verdict::Failed("No key.\n\nSorry.".into())
+        });
+        check_silent(&format!("{failed}|hm"), &early("failed", "hm"));
+        check_silent(&format!("{blocked}|hm"), &early("blocked (\"red?\")", "hm"));
+        check_silent(&format!("{failed} {blocked}|hm"), &early("blocked (\"red?\")", "hm"));
+    }
+
+    #[test]
+    fn a_promise_counts_in_the_last_message_alone() {
+        let promise = |facts: &Facts| judged(facts, EndedBy::Itself, None).promise;
+        let failure = "<promise>FAILURE</promise>";
+        assert_eq!(promise(&said(&format!("it is bad\n{failure}"))), Some(Promise::Failure));
+        assert_eq!(promise(&said(&format!("{failure}|no, it is well"))), None);
+        assert_eq!(promise(&said(&format!("I won't say {failure} yet"))), None);
+        let screen = format!("{failure}\n$ ready");
+        let shown = Facts { answer: screen, on_screen: true, ..Facts::default() };
+        assert_eq!(promise(&shown), Some(Promise::Failure));
+    }
+
+    #[test]
+    fn a_screen_is_all_that_a_program_says_that_has_no_hooks() {
+        let answer = format!("<task-done>{ID}</task-done>\n$ ready");
+        let shown = Facts { answer, on_screen: true, ..Facts::default() };
+        let verdict = judged(&shown, EndedBy::Lingering, None).verdict;
+        assert_eq!(verdict, Verdict::Done { doubt: None });
+    }
+
+    #[test]
+    fn a_reason_keeps_the_end_of_the_last_message() {
+        let long =
+            format!("I'll start by reading|{} PAY_KEY is missing", "so ".repeat(5_000).trim_end());
+        let Verdict::Silent(why) = judged(&said(&long), EndedBy::Itself, None).verdict else {
+            panic!()
+        };
+        assert!(why.ends_with("so PAY_KEY is missing") && !why.contains("start"), "{why}");
+        assert!(why.len() < 2_100, "{}", why.len());
+    }
+
+    #[test]
     fn what_is_not_said_to_us_is_no_verdict() {
-        check("I am done", None, &silent());
-        check("`<task-done>ID</task-done>`", None, &silent());
-        check("<promise>COMPLETE</promise>", None, &silent());
+        let silent = |answer: &str| {
+            let why = "the session ended without a verdict; its last message:";
+            check_silent(answer, &format!("{why}\n{answer}"));
+        };
+        silent("I am done");
+        silent("`<task-done>ID</task-done>`");
+        silent("<promise>COMPLETE</promise>");
         let empty = judged(&said(""), EndedBy::Itself, None).verdict;
         let why = "the session ended without a verdict and without an answer";
         assert_eq!(empty, Verdict::Silent(why.into()));
@@ -196,8 +320,9 @@ mod tests {
     fn what_is_said_of_another_task_is_only_reported() {
         let other = "<task-done>t-zzzzzz</task-done>";
         let judgement = judged(&said(other), EndedBy::Itself, None);
-        assert_eq!(judgement.verdict, silent());
-        assert_eq!(judgement.remarks, ["the agent said done of `t-zzzzzz`, which is not its task"]);
+        assert!(matches!(judgement.verdict, Verdict::Silent(_)), "{judgement:?}");
+        let remark = "ignored `<task-done>t-zzzzzz`: not this session's task";
+        assert_eq!(judgement.remarks, [remark]);
     }
 
     #[test]
@@ -212,10 +337,10 @@ mod tests {
             (EndedBy::Itself, Some(Trouble::NoResult), Verdict::Refused(Trouble::NoResult)),
             (EndedBy::Itself, Some(Trouble::Overloaded), Verdict::Refused(Trouble::Overloaded)),
             (EndedBy::Lingering, Some(Trouble::MaxTurns), Verdict::Refused(Trouble::MaxTurns)),
-            (EndedBy::Lingering, None, Verdict::Done { doubtful: false }),
-            (EndedBy::Lingering, Some(Trouble::NoResult), Verdict::Done { doubtful: false }),
-            (EndedBy::Silence, Some(Trouble::NoResult), Verdict::Done { doubtful: false }),
-            (EndedBy::Silence, Some(idle()), Verdict::Done { doubtful: false }),
+            (EndedBy::Lingering, None, Verdict::Done { doubt: None }),
+            (EndedBy::Lingering, Some(Trouble::NoResult), Verdict::Done { doubt: None }),
+            (EndedBy::Silence, Some(Trouble::NoResult), Verdict::Done { doubt: None }),
+            (EndedBy::Silence, Some(idle()), Verdict::Done { doubt: None }),
             (EndedBy::Silence, Some(asks()), Verdict::Refused(asks())),
         ] {
             let facts = Facts { trouble: trouble.clone(), ..said(answer) };
@@ -239,22 +364,24 @@ mod tests {
     /// A judgement in the words of docs/sigils.md.
     fn described(judgement: &Judgement) -> String {
         let mut text = match &judgement.verdict {
-            Verdict::Done { doubtful: false } => "done".to_owned(),
-            Verdict::Done { doubtful: true } => "done, with doubt".to_owned(),
+            Verdict::Done { doubt: None } => "done".to_owned(),
+            Verdict::Done { doubt: Some(_) } => "done, with doubt".to_owned(),
             Verdict::Failed(reason) => format!("failed: {reason}"),
             Verdict::Blocked(question) => format!("blocked: {question}"),
             Verdict::Silent(_) => "no verdict".to_owned(),
             other => format!("{other:?}"),
         };
         for remark in &judgement.remarks {
-            let remark = remark.replace("the agent said ", "").replace('`', "");
-            text.push_str(&format!("; reports {}", remark.replace(", which is not its task", "")));
+            let ignored = remark.strip_prefix("ignored `<task-").unwrap();
+            let (kind, said) = ignored.split_once('>').unwrap();
+            let said = said.strip_suffix("`: not this session's task").unwrap();
+            text.push_str(&format!("; reports {kind} of {said}"));
         }
         if let Some(hint) = &judgement.hint {
             text.push_str(&format!("; next model {hint}"));
         }
         match judgement.promise {
-            Some(Promise::Complete) => text.push_str("; says COMPLETE"),
+            Some(Promise::Complete | Promise::Words) => text.push_str("; says COMPLETE"),
             Some(Promise::Failure) => text.push_str("; says FAILURE"),
             None => {}
         }

@@ -27,7 +27,7 @@ use crate::event::{
     View,
 };
 use crate::hint::HintExt;
-use crate::prompt::sigils::{Promise, Sigils, says};
+use crate::prompt::sigils::{Promise, promised_at_the_end, promised_on_screen};
 use crate::prompt::{Prompt, Values};
 use crate::time::Timestamp;
 
@@ -381,11 +381,15 @@ impl Plain<'_> {
         self.promised(facts)
     }
 
-    /// How what the agent said ends the loop, if it does.
+    /// How what the agent said last ends the loop, if it does.
     fn promised(&self, facts: &Facts) -> Option<RunEnd> {
-        let counts = matches!(facts.trouble, None | Some(Trouble::Idle(_)));
-        let answer = facts.result.as_deref().filter(|_| counts)?;
-        promised(answer, &self.plan.completion_promise)
+        // A program that was idle has shown all that it had to say.
+        let counts = match facts.trouble {
+            None => true,
+            Some(Trouble::Idle(_)) => facts.on_screen,
+            Some(_) => false,
+        };
+        if counts { promised(facts, &self.plan.completion_promise) } else { None }
     }
 
     fn checklist(&self) -> Checklist {
@@ -494,16 +498,18 @@ impl Plain<'_> {
     }
 }
 
-/// How a final answer ends the loop, if it does.
-fn promised(answer: &str, completion_promise: &str) -> Option<RunEnd> {
-    match Sigils::read(answer).promise {
-        Some(Promise::Complete) => Some(RunEnd::Signalled("the agent said COMPLETE".to_owned())),
-        Some(Promise::Failure) => Some(RunEnd::Failure),
-        None if says(answer, completion_promise) => {
-            Some(RunEnd::Signalled(format!("the agent said {completion_promise}")))
-        }
-        None => None,
-    }
+/// How these words end the loop, if they do.
+fn promised(facts: &Facts, completion_promise: &str) -> Option<RunEnd> {
+    let promise = if facts.on_screen {
+        promised_on_screen(&facts.answer, completion_promise)
+    } else {
+        promised_at_the_end(&facts.last_message, completion_promise)
+    };
+    Some(match promise? {
+        Promise::Complete => RunEnd::Signalled("the agent said COMPLETE".to_owned()),
+        Promise::Words => RunEnd::Signalled(format!("the agent said {completion_promise}")),
+        Promise::Failure => RunEnd::Failure,
+    })
 }
 
 impl From<Break> for RunEnd {
@@ -524,7 +530,8 @@ mod tests {
     #[test]
     fn what_is_documented_is_what_ends_a_loop() {
         for (answer, taken) in rows("What a loop says") {
-            let end = promised(&answer, "LOOP_COMPLETE");
+            let facts = Facts { last_message: answer.clone(), ..Facts::default() };
+            let end = promised(&facts, "LOOP_COMPLETE");
             let end = end.map_or("nothing".to_owned(), |end| end.to_string());
             assert_eq!(end, taken, "{answer}");
         }

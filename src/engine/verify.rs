@@ -161,7 +161,7 @@ fn assess(report: &Report, tree_changed: bool) -> Assessment {
     if tree_changed {
         return not_done("the verification is void: the working tree changed under it");
     }
-    match Sigils::read(&report.facts.answer).verdict {
+    match Sigils::read(report.facts.final_message()).verdict {
         Some(Verdict::Pass) => Assessment::Checked(Checked::Done(Verification::Passed)),
         Some(Verdict::Fail(reason)) => not_done(&format!("the verification failed: {reason}")),
         Some(Verdict::Both) => not_done("the verification agent said both pass and fail"),
@@ -191,7 +191,7 @@ mod tests {
         expected: &str,
     ) {
         let report = Report {
-            facts: Facts { answer: answer.into(), trouble, ..Facts::default() },
+            facts: Facts { last_message: answer.into(), trouble, ..Facts::default() },
             ended_by,
             stderr: String::new(),
             long_lines: 0,

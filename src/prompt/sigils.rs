@@ -1,5 +1,5 @@
 //! The tags in an agent's answer that ralph acts on. What stands in a code span or a fence is quoted
-//! speech and no verdict; of several of a kind the last one counts.
+//! speech and no verdict; of several of a kind the last one counts. A promise counts only at the end.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -15,7 +15,7 @@ pub struct Sigils {
     pub blocked: Option<(String, String)>,
     /// The model it would like next.
     pub next_model: Option<String>,
-    /// What it says of the whole run.
+    /// What it says of the whole run at its end.
     pub promise: Option<Promise>,
     /// What a verifier found.
     pub verdict: Option<Verdict>,
@@ -26,6 +26,8 @@ pub struct Sigils {
 pub enum Promise {
     /// It is finished.
     Complete,
+    /// The words of a loop that say the same.
+    Words,
     /// It must stop.
     Failure,
 }
@@ -43,8 +45,10 @@ pub enum Verdict {
 
 /// The names that a hint can have.
 const MODELS: [&str; 3] = ["opus", "sonnet", "haiku"];
-/// How much of what was said before a failure is kept as its reason.
+/// How much of what was said is kept as the reason of a failure.
 const REASON: usize = 2_000;
+/// The sigils that may stand beside a promise.
+const BESIDE_A_PROMISE: [&str; 4] = ["task-done", "task-failed", "task-blocked", "next-model"];
 
 impl Sigils {
     /// Reads an answer.
@@ -54,28 +58,106 @@ impl Sigils {
         let text = |name: &str| last(name).map(|tag| answer[tag.inner].trim().to_owned());
         Sigils {
             done: text("task-done"),
-            failed: last("task-failed").map(|tag| {
-                (answer[tag.inner].trim().to_owned(), words_before(&answer[..tag.start]))
-            }),
+            failed: last("task-failed")
+                .map(|tag| (answer[tag.inner].trim().to_owned(), last_words(&answer[..tag.start]))),
             blocked: text("task-blocked").map(|text| match text.split_once(':') {
                 Some((id, question)) => (id.trim().to_owned(), question.trim().to_owned()),
                 None => (text, String::new()),
             }),
             next_model: text("next-model").filter(|name| MODELS.contains(&name.as_str())),
-            promise: match text("promise").as_deref() {
-                Some("COMPLETE") => Some(Promise::Complete),
-                Some("FAILURE") => Some(Promise::Failure),
-                _ => None,
-            },
+            promise: promised_at_the_end(answer, ""),
             verdict: verdict(answer, &quoted),
         }
     }
 }
 
-/// Whether these words stand in an answer, other than quoted.
-pub fn says(answer: &str, words: &str) -> bool {
-    let quoted = quotations(answer);
-    !words.is_empty() && answer.match_indices(words).any(|(at, _)| !is_quoted(at, &quoted))
+/// What the last lines of a message promise: each is a promise or these words, and nothing else. A failure
+/// among them counts before anything else.
+pub fn promised_at_the_end(message: &str, words: &str) -> Option<Promise> {
+    let last: Vec<Promise> = promises_from_the_end(message, words).map_while(|it| it).collect();
+    let failure = last.iter().find(|&&it| it == Promise::Failure);
+    failure.or(last.first()).copied()
+}
+
+/// What a screen promises, on which nothing marks the end of a message: the last line that is a promise or
+/// these words, and nothing else.
+pub fn promised_on_screen(screen: &str, words: &str) -> Option<Promise> {
+    promises_from_the_end(screen, words).find_map(|it| it)
+}
+
+/// What each line promises, from the last to the first. Blank lines are left out, and other sigils are as
+/// good as blanks.
+fn promises_from_the_end(text: &str, words: &str) -> impl Iterator<Item = Option<Promise>> {
+    let quoted = quotations(text);
+    let text = promises_on_lines(text, &quoted);
+    let mut lines = Vec::new();
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        if !line.trim().is_empty() {
+            lines.push(promise_of(line, words, |place| is_quoted(at + place, &quoted)));
+        }
+        at += line.len();
+    }
+    lines.into_iter().rev()
+}
+
+/// The text with blanks in place of the sigils that may stand beside a promise, and of the line ends inside
+/// a promise. Every place is where it was.
+fn promises_on_lines(text: &str, quoted: &[Range<usize>]) -> String {
+    let mut bytes = text.as_bytes().to_vec();
+    for name in BESIDE_A_PROMISE {
+        for range in closed_tags(text, name).filter(|range| !is_quoted(range.start, quoted)) {
+            bytes[range].fill(b' ');
+        }
+    }
+    for range in closed_tags(text, "promise") {
+        bytes[range].iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b' ');
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Every `<name>…</name>`, from the first to the last.
+fn closed_tags(text: &str, name: &str) -> impl Iterator<Item = Range<usize>> {
+    let (open, close) = (format!("<{name}>"), format!("</{name}>"));
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        loop {
+            let end = from + text[from..].find(&close)?;
+            let start = text[from..end].rfind(&open).map(|at| from + at);
+            from = end + close.len();
+            if let Some(start) = start {
+                return Some(start..from);
+            }
+        }
+    })
+}
+
+/// What a line promises that holds nothing else but punctuation and markup.
+fn promise_of(line: &str, words: &str, is_quoted: impl Fn(usize) -> bool) -> Option<Promise> {
+    let (open, close) = ("<promise>", "</promise>");
+    let tag = line.find(open).and_then(|start| {
+        let inner = start + open.len();
+        let length = line[inner..].find(close)?;
+        let promise = match line[inner..inner + length].trim() {
+            "COMPLETE" => Promise::Complete,
+            "FAILURE" => Promise::Failure,
+            _ => return None,
+        };
+        Some((start, inner + length + close.len(), promise))
+    });
+    let words = Some(words).filter(|words| !words.is_empty()).and_then(|words| {
+        let start = line.find(words)?;
+        Some((start, start + words.len(), Promise::Words))
+    });
+    let is_alone = |&(start, end, _): &(usize, usize, Promise)| {
+        !is_quoted(start) && is_markup(&line[..start]) && is_markup(&line[end..])
+    };
+    tag.into_iter().chain(words).find(is_alone).map(|(.., promise)| promise)
+}
+
+/// Whether a text has no words, and asks nothing.
+fn is_markup(text: &str) -> bool {
+    !text.contains(|c: char| c.is_alphanumeric() || c == '?')
 }
 
 fn verdict(answer: &str, quoted: &[Range<usize>]) -> Option<Verdict> {
@@ -124,8 +206,8 @@ fn is_quoted(at: usize, quoted: &[Range<usize>]) -> bool {
     after > 0 && quoted[after - 1].contains(&at)
 }
 
-/// The last words before a place: the end of what stands there.
-fn words_before(text: &str) -> String {
+/// The end of a text, as much of it as is kept as a reason.
+pub fn last_words(text: &str) -> String {
     let text = text.trim();
     let start = text.char_indices().rev().nth(REASON - 1).map_or(0, |(at, _)| at);
     text[start..].trim().to_owned()
@@ -282,13 +364,73 @@ mod tests {
 
     #[test]
     fn hints_and_promises_are_known_words_only() {
-        let read = Sigils::read("<next-model> opus </next-model><promise>COMPLETE</promise>");
+        let read = Sigils::read("<next-model> opus </next-model><promise> COMPLETE\n</promise>");
         assert_eq!(read.next_model.as_deref(), Some("opus"));
         assert_eq!(read.promise, Some(Promise::Complete));
         let read = Sigils::read("<next-model>gpt</next-model><promise>maybe</promise>");
         assert_eq!((read.next_model, read.promise), (None, None));
-        let read = Sigils::read("<promise>COMPLETE</promise> oh <promise>FAILURE</promise>");
-        assert_eq!(read.promise, Some(Promise::Failure));
+    }
+
+    const WORDS: &str = "LOOP_COMPLETE";
+
+    #[test]
+    fn a_promise_stands_on_lines_of_its_own_at_the_end() {
+        use Promise::{Complete, Failure, Words};
+        for (message, expected) in [
+            ("LOOP_COMPLETE", Some(Words)),
+            ("All is done.\n\nLOOP_COMPLETE\n\n  \n", Some(Words)),
+            ("All is done.\n**LOOP_COMPLETE**.", Some(Words)),
+            ("# LOOP_COMPLETE", Some(Words)),
+            ("> _LOOP_COMPLETE_!", Some(Words)),
+            ("✅ LOOP_COMPLETE ✅", Some(Words)),
+            ("a `b` c\nLOOP_COMPLETE", Some(Words)),
+            ("```\ncode\n```\nLOOP_COMPLETE", Some(Words)),
+            ("All is done. LOOP_COMPLETE", None),
+            ("so I do not say LOOP_COMPLETE yet", None),
+            ("LOOP_COMPLETE\nBut first, the tests.", None),
+            ("LOOP_COMPLETE comes later", None),
+            ("LOOP_COMPLETE?", None),
+            ("NOT_LOOP_COMPLETE", None),
+            ("- [x] LOOP_COMPLETE", None),
+            ("`LOOP_COMPLETE`", None),
+            ("```\nLOOP_COMPLETE\n```", None),
+            ("```\nLOOP_COMPLETE\n```\n", None),
+            ("loop_complete", None),
+            ("", None),
+            ("<promise>COMPLETE</promise>", Some(Complete)),
+            ("Bye.\n**<promise>COMPLETE</promise>**", Some(Complete)),
+            ("<promise>\nCOMPLETE\n</promise>", Some(Complete)),
+            ("Bye. <promise>COMPLETE</promise>", None),
+            ("I will not say <promise>FAILURE</promise>.", None),
+            ("`<promise>COMPLETE</promise>`", None),
+            ("<promise>maybe</promise>", None),
+            ("<promise>COMPLETE", None),
+            ("LOOP_COMPLETE\n<promise>FAILURE</promise>", Some(Failure)),
+            ("<promise>FAILURE</promise>\n\nLOOP_COMPLETE", Some(Failure)),
+            ("<promise>FAILURE</promise>\nNo.\nLOOP_COMPLETE", Some(Words)),
+            ("LOOP_COMPLETE <promise>FAILURE</promise>", None),
+            ("<task-done>t-1</task-done> <promise>COMPLETE</promise>", Some(Complete)),
+            ("<promise>FAILURE</promise>\n<task-failed>t-1</task-failed>", Some(Failure)),
+            ("LOOP_COMPLETE\n<next-model>opus</next-model>", Some(Words)),
+        ] {
+            assert_eq!(promised_at_the_end(message, WORDS), expected, "{message:?}");
+        }
+        assert_eq!(promised_at_the_end("anything", ""), None);
+        assert_eq!(promised_at_the_end("*** DONE! ***", "DONE!"), Some(Words));
+    }
+
+    #[test]
+    fn a_promise_on_a_screen_stands_on_any_line_of_its_own() {
+        use Promise::{Complete, Failure, Words};
+        for (screen, expected) in [
+            ("● LOOP_COMPLETE\n\n> \n  ? for shortcuts", Some(Words)),
+            ("│ <promise>COMPLETE</promise> │\n$ ready", Some(Complete)),
+            ("LOOP_COMPLETE\nno\n<promise>FAILURE</promise>\n$", Some(Failure)),
+            ("<promise>FAILURE</promise>\nall is well again\nLOOP_COMPLETE\n$", Some(Words)),
+            ("say LOOP_COMPLETE when it is done\n$", None),
+        ] {
+            assert_eq!(promised_on_screen(screen, WORDS), expected, "{screen:?}");
+        }
     }
 
     #[test]
@@ -305,17 +447,29 @@ mod tests {
         assert_eq!(verdict("looks fine"), None);
     }
 
-    #[test]
-    fn words_are_found_unless_they_are_quoted() {
-        assert!(says("All is done. LOOP_COMPLETE", "LOOP_COMPLETE"));
-        assert!(!says("I will say `LOOP_COMPLETE`", "LOOP_COMPLETE"));
-        assert!(!says("anything", ""));
-    }
-
     proptest! {
         #[test]
         fn any_text_is_read(text in "[`~<>/a-c\n ü-]{0,80}") {
             Sigils::read(&text);
+        }
+
+        #[test]
+        fn a_sentence_around_a_promise_never_completes(
+            before in "[a-z ,.*]{0,20}", word in "[a-zü]{1,8}", after in "[a-z ,.*!]{0,20}",
+            in_front: bool, tag: bool,
+        ) {
+            let promise = if tag { "<promise>COMPLETE</promise>" } else { WORDS };
+            let sentence = if in_front {
+                format!("{before}{word} {promise}{after}")
+            } else {
+                format!("{before}{promise} {word}{after}")
+            };
+            prop_assert_eq!(promised_at_the_end(&sentence, WORDS), None);
+            prop_assert_eq!(promised_on_screen(&sentence, WORDS), None);
+            let later = format!("{promise}\n{sentence}");
+            prop_assert_eq!(promised_at_the_end(&later, WORDS), None);
+            let ended = format!("{sentence}\n{promise}\n");
+            prop_assert!(promised_at_the_end(&ended, WORDS).is_some());
         }
 
         #[test]

@@ -258,7 +258,11 @@ fn a_plan_alone_is_enough() {
 #[test]
 fn a_promise_in_the_final_answer_completes_the_loop_and_nowhere_else() {
     for (script, code) in [
-        ("say All done. LOOP_COMPLETE", 0),
+        ("say All done.\\nLOOP_COMPLETE", 0),
+        ("say All done. LOOP_COMPLETE", 3),
+        ("say One test fails, so I do not say LOOP_COMPLETE yet", 3),
+        ("run true | say **LOOP_COMPLETE**.", 0),
+        ("raw {\"type\":\"result\",\"result\":\"All done.\\nLOOP_COMPLETE\"} | no-result", 0),
         ("say <promise>COMPLETE</promise>", 0),
         ("say I will say `LOOP_COMPLETE` then", 3),
         ("say LOOP_COMPLETE comes later | run true | say not yet", 3),
@@ -273,7 +277,7 @@ fn a_promise_in_the_final_answer_completes_the_loop_and_nowhere_else() {
     }
     let project = bare();
     project.write(".ralph.toml", "completion_promise = \"THE END\"\n");
-    assert_code(&run(&project, &["say it is THE END"], &["-a", "1"]), 0);
+    assert_code(&run(&project, &["say it is\\nTHE END"], &["-a", "1"]), 0);
 }
 
 // Around it.

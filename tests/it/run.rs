@@ -179,7 +179,44 @@ fn what_a_session_says_decides_about_its_task() {
         ("done | result-error error_max_turns max_turns", "failed", "failed", "limit on turns"),
         ("done | linger", "done", "done", ""),
         ("done | no-result | close-stdout | hang", "done", "done", ""),
-        ("done | say and more | run true | say bye", "done", "done", ""),
+        ("done | say and more | run true | say bye", "silent", "failed", "before its last message"),
+        (
+            "say I will say <task-done>$ID</task-done> | run true | say I can't",
+            "silent",
+            "failed",
+            "done before its last message and not in it; its last message:\nI can't",
+        ),
+        ("fail no | run true | say bye", "silent", "failed", "failed before its last message"),
+        (
+            "block red? | run true | say bye",
+            "silent",
+            "failed",
+            "blocked (\"red?\") before its last",
+        ),
+        (
+            "say I'll start | run true | fail PAY_KEY is missing",
+            "failed",
+            "failed",
+            "PAY_KEY is missing",
+        ),
+        (
+            "run true | say It needs PAY_KEY.",
+            "silent",
+            "failed",
+            "its last message:\nIt needs PAY_KEY.",
+        ),
+        (
+            "raw {\"type\":\"result\",\"result\":\"<task-done>$ID</task-done>\"} | no-result",
+            "done",
+            "done",
+            "",
+        ),
+        (
+            "raw {\"type\":\"result\",\"is_error\":true,\"result\":\"<task-done>$ID</task-done>\"} | no-result",
+            "failed",
+            "failed",
+            "<task-done>",
+        ),
         ("done | exit 3", "failed", "failed", "without a result (exit code 3)"),
         ("done | kill SIGSEGV", "failed", "failed", "without a result (signal 11)"),
     ];
@@ -195,7 +232,8 @@ fn what_a_session_says_decides_about_its_task() {
         assert!(history[0].1.contains(reason), "{script}: {history:?}");
         assert_eq!(status(&project, &task), after, "{script}");
         let foreign = script.contains("t-zzzzzz") && outcome == "silent";
-        let said = output.stderr().contains("`t-zzzzzz`, which is not its task");
+        let said =
+            output.stderr().contains("ignored `<task-done>t-zzzzzz`: not this session's task");
         assert_eq!(said, foreign, "{script}: {output:?}");
     }
 }

@@ -211,7 +211,7 @@ fn nothing_survives_when_a_run_is_killed_whose_agent_has_a_terminal() {
 fn a_loop_reads_its_completion_from_what_the_agent_hands_over() {
     let project = Project::bare();
     project.write("prompt.md", "Do the next thing. Say LOOP_COMPLETE when all is done.\n");
-    let scripts = ["expect-terminal | say not yet", "say All is done. LOOP_COMPLETE"];
+    let scripts = ["expect-terminal | say not yet", "say All is done.\\n\\nLOOP_COMPLETE"];
     let mut command = project.ralph_playing(&scripts, ["loop", "5", "--observe"]);
     command.env("RALPH_LOOP_PAUSE_SECS", "0");
     let mut terminal = Terminal::sized(&command, 40, 100);

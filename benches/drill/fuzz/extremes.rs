@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use ralph::agent::{Lines, Observer, Parser, drill};
 use ralph::engine::ticked_off;
 use ralph::jsonl;
-use ralph::prompt::sigils::{Sigils, says};
+use ralph::prompt::sigils::{Sigils, promised_at_the_end};
 use ralph::prompt::{Prompt, Values};
 use ralph::settings::{Environment, Settings};
 use ralph::store::{NewTask, Store};
@@ -283,7 +283,7 @@ fn read_hook(bytes: &[u8]) {
 fn read_answer(bytes: &[u8]) {
     let answer = std::str::from_utf8(bytes).unwrap();
     Sigils::read(answer);
-    says(answer, "LOOP_COMPLETE");
+    promised_at_the_end(answer, "LOOP_COMPLETE");
 }
 
 fn read_keys(bytes: &[u8]) {

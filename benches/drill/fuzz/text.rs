@@ -10,7 +10,7 @@ use ralph::agent::{Lines, Observer, Parser};
 use ralph::dag::{AttemptId, FeatureId, RunId, TaskId, check_feature_name};
 use ralph::engine::ticked_off;
 use ralph::prompt::document;
-use ralph::prompt::sigils::{Sigils, says};
+use ralph::prompt::sigils::{Sigils, promised_at_the_end};
 use ralph::prompt::{Prompt, Values};
 use ralph::settings::{Environment, Settings, parse_duration};
 use ralph::time::Timestamp;
@@ -168,7 +168,7 @@ fn answers() -> Vec<Vec<u8>> {
 fn sigils(bytes: &[u8], random: &mut Random) -> Result<(), String> {
     let answer = &*String::from_utf8_lossy(bytes);
     let read = Sigils::read(answer);
-    says(answer, "LOOP_COMPLETE");
+    promised_at_the_end(answer, "LOOP_COMPLETE");
 
     let heard = said(answer, random);
     promise(heard == answer, || format!("heard {heard:?}"))?;
