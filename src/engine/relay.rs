@@ -47,24 +47,34 @@ impl Listener for Relay<'_> {
             let shown = self.view.live(event);
             self.note(shown);
         }
-        let iteration = self.iteration;
+        let (iteration, verifying) = (self.iteration, self.activity == Activity::Verifying);
         match event {
             AgentEvent::Text { from, text, .. } => {
-                self.tell(&Event::Text(Said { iteration, from: *from, text }));
+                self.tell(&Event::Text(Said { iteration, from: *from, verifying, text }));
             }
             AgentEvent::Thinking { from, text, .. } => {
-                self.tell(&Event::Reasoning(Said { iteration, from: *from, text }));
+                self.tell(&Event::Reasoning(Said { iteration, from: *from, verifying, text }));
             }
             AgentEvent::ToolCall { from, name, input, .. } => {
                 let input: Option<&RawValue> = serde_json::from_str(input).ok();
-                self.tell(&Event::Tool(ToolUse { iteration, from: *from, name, input }));
+                self.tell(&Event::Tool(ToolUse { iteration, from: *from, verifying, name, input }));
             }
             AgentEvent::ToolResult { from, error: Some(error), .. } => {
-                self.tell(&Event::ToolError(ToolFailure { iteration, from: *from, error }));
+                self.tell(&Event::ToolError(ToolFailure {
+                    iteration,
+                    from: *from,
+                    verifying,
+                    error,
+                }));
             }
             AgentEvent::Finished(finished) => {
                 if let Some(text) = finished.unsaid() {
-                    self.tell(&Event::Text(Said { iteration, from: Speaker::Agent, text }));
+                    self.tell(&Event::Text(Said {
+                        iteration,
+                        from: Speaker::Agent,
+                        verifying,
+                        text,
+                    }));
                 }
             }
             AgentEvent::Started(_)

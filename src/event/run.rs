@@ -127,6 +127,7 @@ pub struct IterationStart<'a> {
 pub struct Said<'a> {
     pub iteration: u32,
     pub from: Speaker,
+    pub verifying: bool,
     pub text: &'a str,
 }
 
@@ -136,6 +137,7 @@ pub struct Said<'a> {
 pub struct ToolUse<'a> {
     pub iteration: u32,
     pub from: Speaker,
+    pub verifying: bool,
     pub name: &'a str,
     pub input: Option<&'a RawValue>,
 }
@@ -146,6 +148,7 @@ pub struct ToolUse<'a> {
 pub struct ToolFailure<'a> {
     pub iteration: u32,
     pub from: Speaker,
+    pub verifying: bool,
     pub error: &'a str,
 }
 

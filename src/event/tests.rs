@@ -23,7 +23,7 @@ fn sections() -> BTreeMap<&'static str, &'static str> {
 fn with_every_event(mut check: impl FnMut(&Event<'_>)) {
     let (task, attempt_id) = ("t-3f9a01".parse().unwrap(), "a-3f9a01".parse().unwrap());
     let at = Timestamp::from_epoch(1_794_798_343).unwrap();
-    let said = || Said { iteration: 1, from: Speaker::Subagent, text: "x" };
+    let said = || Said { iteration: 1, from: Speaker::Subagent, verifying: false, text: "x" };
     let diff = Diff { commits: 1, files: 1, insertions: 1, deletions: 1 };
     let progress = Progress { total: 1, done: 1, failed: 0, blocked: 0, in_progress: 0 };
     let input = serde_json::value::to_raw_value(&serde_json::json!({ "command": "ls" })).unwrap();
@@ -85,10 +85,16 @@ fn with_every_event(mut check: impl FnMut(&Event<'_>)) {
     check(&Event::Tool(ToolUse {
         iteration: 1,
         from: Speaker::Agent,
+        verifying: false,
         name: "Bash",
         input: Some(&input),
     }));
-    check(&Event::ToolError(ToolFailure { iteration: 1, from: Speaker::Agent, error: "x" }));
+    check(&Event::ToolError(ToolFailure {
+        iteration: 1,
+        from: Speaker::Agent,
+        verifying: true,
+        error: "x",
+    }));
     check(&Event::Verify(Verify {
         iteration: 1,
         task,

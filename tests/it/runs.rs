@@ -137,6 +137,9 @@ fn every_line_of_jsonl_is_an_object_with_type_time_and_run() {
     let script = "think Hm. | say I begin. | tool Read {\"file_path\": \"a\"} | tool-error no such file \
          | say ok | done";
     let events = events(&project, &[script, "say <verify-pass/>"], &[]);
+    let verifying: Vec<&Value> =
+        events.iter().filter(|it| it["type"] == "text").map(|it| &it["verifying"]).collect();
+    assert_eq!(verifying, [false, false, false, true]);
     let kinds: Vec<&str> = events.iter().map(|it| it["type"].as_str().unwrap()).collect();
     assert_eq!(
         kinds,
