@@ -22,6 +22,12 @@ impl Timestamp {
         DateTime::from_timestamp(seconds, 0).map(Timestamp)
     }
 
+    /// The time in a text such as `2026-11-16T02:24:16Z` or `2026-11-16T03:24:16+01:00`.
+    pub fn from_rfc3339(text: &str) -> Result<Timestamp, NoTime> {
+        let time = DateTime::parse_from_rfc3339(text).map_err(|_| NoTime)?;
+        Ok(Timestamp(time.to_utc().trunc_subsecs(3)))
+    }
+
     /// This much later, or the same if there is no such time.
     pub fn plus(self, duration: Duration) -> Timestamp {
         let delta = chrono::TimeDelta::from_std(duration).unwrap_or_default();

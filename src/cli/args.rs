@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::exit;
+use crate::settings::parse_duration;
+use crate::time::Timestamp;
 
 /// Turns a feature into a DAG of tasks and has Claude Code work it, unattended.
 #[derive(Debug, Parser)]
@@ -492,6 +494,28 @@ pub(super) struct UpdateArgs {
     /// How often it may be tried again, or `default` for what the settings say
     #[arg(long, allow_negative_numbers = true, value_name = "N|default", group = "change", value_parser = retries)]
     pub(super) max_retries: Option<Retries>,
+    /// Not to be started before: a time (2026-11-16T08:00:00Z), a while from now (2h30m), or `none`
+    #[arg(long, value_name = "TIME|none", group = "change", value_parser = not_before)]
+    pub(super) not_before: Option<NotBefore>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum NotBefore {
+    None,
+    Time(Timestamp),
+}
+
+fn not_before(text: &str) -> Result<NotBefore, String> {
+    if text == "none" {
+        return Ok(NotBefore::None);
+    }
+    if let Ok(time) = Timestamp::from_rfc3339(text) {
+        return Ok(NotBefore::Time(time));
+    }
+    match parse_duration(text) {
+        Ok(duration) => Ok(NotBefore::Time(Timestamp::now().plus(duration))),
+        Err(_) => Err("it must be a time such as `2026-11-16T08:00:00Z`, a while from now such as `2h30m`, or `none`".into()),
+    }
 }
 
 #[derive(Debug, Clone, Copy)]

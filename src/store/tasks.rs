@@ -23,6 +23,8 @@ pub struct Change {
     pub priority: Option<i32>,
     /// Other retries; the inner none is "what the run says".
     pub max_retries: Option<Option<u32>>,
+    /// When it may be started at the earliest; the inner none is "at any time".
+    pub not_before: Option<Option<Timestamp>>,
     /// Another parent; the inner none is "no parent".
     pub parent: Option<Option<String>>,
 }
@@ -67,6 +69,15 @@ impl Store {
                 change.max_retries.flatten(),
                 now,
             ))?;
+            if let Some(not_before) = change.not_before {
+                let can_wait = place.kind == Kind::Work && place.status == Status::Pending;
+                if not_before.is_some() && !can_wait {
+                    return Err(anyhow!("`{}` can't be given a time to start", place.id))
+                        .hint("only a task that is pending has one, and no group");
+                }
+                tx.prepare_cached("update tasks set not_before = ?2 where seq = ?1")?
+                    .execute((place.seq, not_before))?;
+            }
             if let Some(parent) = &change.parent {
                 let parent =
                     parent.as_deref().map(|parent| resolve::task(tx, parent)).transpose()?;

@@ -239,3 +239,22 @@ fn a_session_in_a_sandbox_keeps_the_claim_of_its_run_after_the_machine_has_slept
     assert!(status.success(), "{lines:?} {said}");
     assert_eq!(project.show(&task)["history"][0]["outcome"], "done");
 }
+
+#[test]
+fn a_task_that_is_not_due_is_waited_for_until_a_person_changes_its_time() {
+    let project = Project::new();
+    let task = project.add(["Later"]);
+    let group = project.add(["Group", "--group"]);
+    project.refuses(1, ["task", "update", &group, "--not-before", "1h"]);
+    project.refuses(2, ["task", "update", &task, "--not-before", "soon"]);
+    project.ralph(["task", "update", &task, "--not-before", "2099-01-01T08:00:00+01:00"]).ok();
+    assert_eq!(project.show(&task)["not_before"], "2099-01-01T07:00:00.000Z");
+    let arguments = ["run", &task, "--no-verify", "--format", "jsonl"];
+    let run = project.start(project.ralph_with("done", arguments));
+    while !run.next_line().expect("it waits").contains("\"idle\"") {}
+    project.ralph(["task", "update", &task, "--not-before", "1s"]).ok();
+    let (status, _, said) = run.finish();
+    assert!(status.success(), "{said}");
+    assert_eq!(project.show(&task)["status"], "done");
+    project.assert_nothing_left();
+}

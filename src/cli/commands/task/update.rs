@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::cli::args::{Retries, UpdateArgs};
+use crate::cli::args::{NotBefore, Retries, UpdateArgs};
 use crate::cli::exit::Exit;
 use crate::cli::setup::{Setup, text_argument};
 use crate::store::Change;
@@ -16,6 +16,10 @@ pub(super) fn run(args: &UpdateArgs, setup: &Setup) -> Result<Exit> {
         max_retries: args.max_retries.map(|retries| match retries {
             Retries::Default => None,
             Retries::Count(count) => Some(count),
+        }),
+        not_before: args.not_before.map(|not_before| match not_before {
+            NotBefore::None => None,
+            NotBefore::Time(time) => Some(time),
         }),
         parent: args.parent.clone().map(|parent| Some(parent).filter(|parent| parent != "none")),
     };
