@@ -16,8 +16,8 @@ pub const CONFIG: &str = ".ralph.toml";
 /// The directory with everything else.
 pub const DIRECTORY: &str = ".ralph";
 
-/// What belongs to one machine and not into a repository.
-const IGNORED: &[&str] = &[
+/// What belongs to one machine and not into a repository; `init` lists it in `.gitignore`.
+pub const IGNORED: &[&str] = &[
     ".ralph/progress.db*",
     ".ralph/run.json",
     ".ralph-pause",

@@ -106,6 +106,8 @@ pub struct RunSettings {
     pub max_time: Option<Duration>,
     /// What it may cost, in USD.
     pub max_cost: Option<f64>,
+    /// It works in a tree with uncommitted changes.
+    pub allow_dirty: bool,
 }
 
 /// How a task that says it is done is checked.
@@ -117,6 +119,8 @@ pub struct VerifySettings {
     pub commands: Vec<String>,
     /// How long each command may take; `None` is for ever.
     pub timeout: Option<Duration>,
+    /// What the commands must say before any work is done.
+    pub baseline: Baseline,
 }
 
 /// What holds the sessions of `ralph run` and `ralph loop`.
@@ -182,6 +186,18 @@ choices! {
         Escalate = "escalate",
         /// The best first, then the middle one.
         PlanThenExecute = "plan-then-execute",
+    }
+}
+
+choices! {
+    /// What the checks must say before any work is done.
+    Baseline {
+        /// They must pass.
+        Green = "green",
+        /// They may fail; only new failures count later.
+        KnownRed = "known-red",
+        /// They are not tried.
+        Off = "off",
     }
 }
 
@@ -386,11 +402,13 @@ impl Entries {
                     .value("run.max_time")
                     .map(|time| duration_of(time).expect("its key takes nothing but a duration")),
                 max_cost: self.find("run.max_cost"),
+                allow_dirty: self.get("run.allow_dirty"),
             },
             verify: VerifySettings {
                 agent: self.get("verify.agent"),
                 commands: self.get("verify.commands"),
                 timeout: self.timeout("verify.timeout_secs"),
+                baseline: self.get("verify.baseline"),
             },
             sandbox: SandboxSettings {
                 backend: self.get("sandbox.backend"),

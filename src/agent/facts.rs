@@ -21,6 +21,8 @@ pub struct Facts {
     /// The program reports nothing: answer and result are what stood on its screen, the prompt and the
     /// decoration included.
     pub on_screen: bool,
+    /// Whether the model has shown itself: by words, thoughts, a tool or tokens.
+    pub model_seen: bool,
     /// Why it did not end well; none if it did.
     pub trouble: Option<Trouble>,
     /// Names the session.
@@ -148,6 +150,7 @@ impl Observer {
 
     /// Takes an event into account.
     pub fn observe(&mut self, event: &AgentEvent<'_>) {
+        self.facts.model_seen |= is_of_the_model(event);
         match event {
             AgentEvent::Started(started) => {
                 self.facts.session = Some(started.session.to_string());
@@ -155,8 +158,7 @@ impl Observer {
             }
             AgentEvent::Text { from: Speaker::Agent, text, model, .. } => {
                 self.say(text);
-                // The program's own words are marked with a name in angle brackets.
-                if !model.is_empty() && !model.starts_with('<') {
+                if !model.is_empty() && !is_own_name(model) {
                     self.facts.model = Some(model.to_string());
                 }
             }
@@ -269,6 +271,35 @@ fn append(answer: &mut String, text: &str) {
         answer.drain(..cut);
         answer.shrink_to(2 * MAX_ANSWER);
     }
+}
+
+/// Whether an event shows that the model has answered. The program's own words do not.
+fn is_of_the_model(event: &AgentEvent<'_>) -> bool {
+    match event {
+        AgentEvent::Text { model, .. } => !is_own_name(model),
+        AgentEvent::TextDelta { .. }
+        | AgentEvent::ThinkingDelta { .. }
+        | AgentEvent::Thinking { .. }
+        | AgentEvent::ToolCall { .. }
+        | AgentEvent::ToolResult { .. }
+        | AgentEvent::Denied { .. } => true,
+        AgentEvent::Finished(finished) => {
+            let has_text = finished.text.as_deref().is_some_and(|text| !text.trim().is_empty());
+            finished.output_tokens > 0 || (finished.success && has_text)
+        }
+        AgentEvent::Started(_)
+        | AgentEvent::Retrying { .. }
+        | AgentEvent::Refused { .. }
+        | AgentEvent::RateLimit(_)
+        | AgentEvent::Notice { .. }
+        | AgentEvent::Alive
+        | AgentEvent::Unknown { .. } => false,
+    }
+}
+
+/// Whether this is the name under which the program itself speaks, such as `<synthetic>`.
+fn is_own_name(model: &str) -> bool {
+    model.starts_with('<')
 }
 
 fn is_usage_limit(text: &str) -> bool {

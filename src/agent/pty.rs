@@ -318,7 +318,8 @@ fn facts_of_screen(shown: String, exit: Option<Exit>, ended_by: EndedBy, idle: D
         (EndedBy::Itself | EndedBy::Deadline, _) => Some(Trouble::NoResult),
     };
     let result = Some(shown.clone()).filter(|shown| !shown.trim().is_empty());
-    Facts { answer: shown, result, on_screen: true, trouble, exit, ..Facts::default() }
+    let model_seen = result.is_some();
+    Facts { answer: shown, result, on_screen: true, model_seen, trouble, exit, ..Facts::default() }
 }
 
 /// What was shown, without the lines of the prompt where the program repeats it: what is asked for there

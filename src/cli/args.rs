@@ -166,6 +166,12 @@ pub(super) struct RunArgs {
     /// Do not have a second agent check what is said to be done
     #[arg(long)]
     pub(super) no_verify: bool,
+    /// Do not try the commands of [verify] before the first session
+    #[arg(long)]
+    pub(super) no_baseline: bool,
+    /// Work in a tree with uncommitted changes, which an agent may commit or overwrite
+    #[arg(long)]
+    pub(super) allow_dirty: bool,
     /// Ask agents to write skills and to keep CLAUDE.md current
     #[arg(long)]
     pub(super) learn: bool,
@@ -231,6 +237,9 @@ pub(super) struct LoopArgs {
     /// Push new commits after each iteration, or do not
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(super) auto_push: Option<bool>,
+    /// Work in a tree with uncommitted changes, which an agent may commit or overwrite
+    #[arg(long)]
+    pub(super) allow_dirty: bool,
     /// A program to start in place of the agent, without arguments and with the prompt on stdin
     #[arg(long, value_name = "PROGRAM")]
     pub(super) command: Option<String>,

@@ -10,6 +10,7 @@ mod running;
 mod session;
 mod setup;
 mod stdout;
+mod tree;
 
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;

@@ -211,9 +211,10 @@ impl Audience<'_> {
                 view.notifier.notify(summary.outcome, &summary.message);
                 Ok(())
             }
-            (Err(_) | Ok(RunEnd::Refused(_)), _) => {
-                tell_failure(&mut view, &summary, run, clock.now())
-            }
+            (
+                Err(_) | Ok(RunEnd::Refused(_) | RunEnd::RedBaseline { .. } | RunEnd::Breaker(_)),
+                _,
+            ) => tell_failure(&mut view, &summary, run, clock.now()),
             (Ok(_), _) => tell(&mut view, &Event::Complete(&summary), run, clock.now()),
         };
         let exit = end.map(|end| exit(&end));
@@ -300,7 +301,7 @@ fn tell_failure(
 }
 
 /// Whether a person watches on a terminal and has a keyboard.
-fn is_watched(args: &ShowArgs) -> bool {
+pub(super) fn is_watched(args: &ShowArgs) -> bool {
     let has_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
     has_terminal && !args.headless && args.format == RunFormat::Text
 }
@@ -327,7 +328,11 @@ fn view(args: &ShowArgs, setup: &Setup, root: &Path) -> Box<dyn View> {
 fn exit(end: &RunEnd) -> Exit {
     match end {
         RunEnd::Done | RunEnd::Signalled(_) => Exit::Done,
-        RunEnd::Failed | RunEnd::Failure | RunEnd::Refused(_) => Exit::Error,
+        RunEnd::Failed
+        | RunEnd::Failure
+        | RunEnd::Refused(_)
+        | RunEnd::RedBaseline { .. }
+        | RunEnd::Breaker(_) => Exit::Error,
         RunEnd::Limit(_) => Exit::Limit,
         RunEnd::Stuck(_) | RunEnd::Empty => Exit::Stuck,
         RunEnd::Interrupted | RunEnd::Stopped(_) | RunEnd::Unheard => Exit::Interrupted,

@@ -1,4 +1,4 @@
-//! A shell command that ralph itself runs during a run: it can be interrupted, has a time limit, leaves
+//! A program that ralph itself runs during a run, most often a shell command: it can be interrupted, has a time limit, leaves
 //! nothing behind, and the end of what it printed is kept.
 
 use std::collections::VecDeque;
@@ -12,7 +12,7 @@ use anyhow::Result;
 use crate::agent::{self, EndedBy, Exit, Invocation, Limits, Listener, Mailbox, Stdin};
 
 /// How much of what a command printed is kept: its end.
-const TAIL_BYTES: usize = 32 << 10;
+const TAIL_BYTES: usize = 256 << 10;
 /// How many lines of it are passed on.
 const TAIL_LINES: usize = 40;
 
@@ -25,23 +25,18 @@ pub(super) enum Ended {
     Badly {
         /// How, in a few words.
         how: String,
-        /// The end of what it printed.
+        /// The last lines it printed.
         tail: String,
+        /// What it printed, or the end of it if that is very long.
+        output: String,
     },
     /// A person ended it.
     Interrupted,
 }
 
-/// Runs a command in a directory, as a shell does.
-pub(super) fn run(
-    command: &str,
-    directory: &Path,
-    path: &OsString,
-    timeout: Option<Duration>,
-    mailbox: &Mailbox,
-    listener: &mut dyn Listener,
-) -> Result<Ended> {
-    let invocation = Invocation {
+/// A command in a directory, to be run as a shell does.
+pub(super) fn shell(command: &str, directory: &Path, path: &OsString) -> Invocation {
+    Invocation {
         program: "sh".into(),
         arguments: vec!["-c".into(), format!("exec 2>&1\n{command}").into()],
         variables: vec![("PATH", path.clone()), ("GIT_TERMINAL_PROMPT", "0".into())],
@@ -49,14 +44,23 @@ pub(super) fn run(
         stdin: Stdin::Nothing,
         scratch: None,
         directory: directory.to_owned(),
-    };
+    }
+}
+
+/// Runs a program to its end.
+pub(super) fn run(
+    invocation: &Invocation,
+    timeout: Option<Duration>,
+    mailbox: &Mailbox,
+    listener: &mut dyn Listener,
+) -> Result<Ended> {
     let limits = Limits {
         silence: None,
         exit_grace: Duration::from_secs(5),
         deadline: timeout.map(|time| Instant::now() + time),
     };
     let mut tail = Tail::default();
-    let report = agent::execute(&invocation, limits, mailbox, &mut tail, listener)?;
+    let report = agent::execute(invocation, limits, mailbox, &mut tail, listener)?;
     let how = match (report.ended_by, report.facts.exit) {
         (EndedBy::Request, _) => return Ok(Ended::Interrupted),
         (EndedBy::Deadline, _) => {
@@ -67,7 +71,15 @@ pub(super) fn run(
         (_, Some(Exit::Signal(signal))) => format!("was ended by signal {signal}"),
         (_, None) => "could not be ended".to_owned(),
     };
-    Ok(Ended::Badly { how, tail: tail.lines() })
+    // A command of a shell has no stderr of its own: it goes where its output goes.
+    let output = format!("{}{}", tail.text(), report.stderr);
+    Ok(Ended::Badly { how, tail: last_lines(&output), output })
+}
+
+/// The last lines of an output.
+fn last_lines(output: &str) -> String {
+    let lines: Vec<&str> = output.trim_end().lines().collect();
+    lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
 }
 
 /// Keeps the end of what is written to it.
@@ -77,11 +89,9 @@ struct Tail {
 }
 
 impl Tail {
-    fn lines(&self) -> String {
+    fn text(&self) -> String {
         let (first, second) = self.bytes.as_slices();
-        let text = String::from_utf8_lossy(&[first, second].concat()).into_owned();
-        let lines: Vec<&str> = text.lines().collect();
-        lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+        String::from_utf8_lossy(&[first, second].concat()).into_owned()
     }
 }
 
@@ -109,7 +119,7 @@ mod tests {
         for number in 0..10_000 {
             writeln!(tail, "line {number}").unwrap();
         }
-        let lines = tail.lines();
+        let lines = last_lines(&tail.text());
         assert_eq!(lines.lines().count(), TAIL_LINES);
         assert!(lines.ends_with("line 9999"));
         tail.write_all(&vec![b'x'; 3 * TAIL_BYTES]).unwrap();

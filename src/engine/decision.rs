@@ -61,6 +61,9 @@ impl Engine<'_> {
         report: &Report,
         judgement: &Judgement,
     ) -> Result<Decision> {
+        if report.facts.model_seen {
+            self.breaker.spoke();
+        }
         let failure = judgement.promise == Some(Promise::Failure);
         let then = || if failure { Then::End(RunEnd::Failure) } else { Then::GoOn };
         Ok(match judgement.verdict.clone() {
@@ -82,13 +85,24 @@ impl Engine<'_> {
             }
             Verdict::Interrupted => self.interrupted(),
             Verdict::OutOfTime => out_of_time(),
-            Verdict::OutOfMoney => {
-                let reason = "the run's cost limit was reached".to_owned();
-                Decision::new(Outcome::Limited, reason)
-                    .then(Then::End(RunEnd::Limit(Reached::Cost)))
-            }
+            Verdict::OutOfMoney => out_of_money(),
             Verdict::Refused(trouble) => self.refused(trouble, report),
         })
+    }
+
+    /// What is to become of an attempt in which the model did not say a word: its task is as good as
+    /// before, and the run goes on unless that happens again and again.
+    pub(super) fn said_nothing(&mut self, report: &Report, judgement: &Judgement) -> Decision {
+        let reason = match &judgement.verdict {
+            Verdict::Refused(trouble) => trouble.to_string(),
+            Verdict::Silent(reason) => reason.clone(),
+            _ => Trouble::NoResult.to_string(),
+        };
+        let decision = Decision::new(Outcome::Crashed, format!("{reason}{}", report.why_failed()));
+        match self.breaker.said_nothing(report) {
+            Some(common) => decision.then(Then::End(RunEnd::Breaker(common))),
+            None => decision,
+        }
     }
 
     fn check_done(
@@ -108,8 +122,24 @@ impl Engine<'_> {
                 verification: Some(Verification::Failed),
                 ..Decision::new(Outcome::Failed, reason)
             },
+            Checked::Stopped { common, alike } => {
+                let reason = format!("not counted: {common}");
+                for task in self.store.excuse(&alike, &reason, self.helm.clock.now())? {
+                    self.totals.excuse(task, &reason);
+                }
+                Decision::new(Outcome::Interrupted, reason).then(Then::End(RunEnd::Breaker(common)))
+            }
             Checked::Interrupted => self.interrupted(),
+            Checked::Void => {
+                let reason = "not counted: the working tree changed whenever it was verified";
+                let decision = Decision::new(Outcome::Interrupted, reason.to_owned());
+                match self.breaker.void(iteration.task) {
+                    Some(common) => decision.then(Then::End(RunEnd::Breaker(common))),
+                    None => decision,
+                }
+            }
             Checked::OutOfTime => out_of_time(),
+            Checked::OutOfMoney => out_of_money(),
             Checked::GiveUp(trouble) => Decision::new(Outcome::Limited, trouble.to_string())
                 .then(Then::End(RunEnd::Refused(trouble))),
         })
@@ -138,6 +168,11 @@ impl Engine<'_> {
         let reason = self.helm.is_unheard().then(|| RunEnd::Unheard.to_string());
         Decision::new(Outcome::Interrupted, reason).then(Then::End(RunEnd::Interrupted))
     }
+}
+
+fn out_of_money() -> Decision {
+    Decision::new(Outcome::Limited, "the run's cost limit was reached".to_owned())
+        .then(Then::End(RunEnd::Limit(Reached::Cost)))
 }
 
 fn out_of_time() -> Decision {

@@ -14,7 +14,7 @@ use crate::dag::AttemptId;
 use crate::event::Diff;
 
 /// Where the state that an attempt left behind is kept.
-const SALVAGE: &str = "refs/ralph/salvage";
+pub(super) const SALVAGE: &str = "refs/ralph/salvage";
 /// What must not be kept: it changes all the time, and belongs to ralph.
 const DATABASE: &str = ":(top).ralph/progress.db*";
 const BUT_THE_DATABASE: &str = ":(exclude,top).ralph/progress.db*";
@@ -101,7 +101,7 @@ impl Git {
     }
 
     /// Where the repository keeps this; the directory of all of it has no name.
-    fn path_of(&self, name: &str) -> Result<PathBuf> {
+    pub(super) fn path_of(&self, name: &str) -> Result<PathBuf> {
         let mut arguments = vec!["rev-parse", "--path-format=absolute"];
         match name {
             "" => arguments.push("--git-dir"),
@@ -115,7 +115,11 @@ impl Git {
         self.output(["hash-object", "-t", "tree", "/dev/null"])
     }
 
-    fn output<I: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = I>) -> Option<String> {
+    /// What git prints, if it succeeds.
+    pub(super) fn output<I: AsRef<OsStr>>(
+        &self,
+        arguments: impl IntoIterator<Item = I>,
+    ) -> Option<String> {
         run(self.command(arguments)).ok()
     }
 

@@ -328,9 +328,20 @@ impl<'a> Helm<'a> {
         timeout: Option<Duration>,
         activity: Activity,
     ) -> Result<command::Ended> {
-        let (root, path, mailbox) = (&self.places.root, &self.agent.path, self.mailbox);
+        let invocation = command::shell(command, &self.places.root, &self.agent.path);
+        self.execute(&invocation, timeout, activity)
+    }
+
+    /// Runs a program that is no agent.
+    pub(super) fn execute(
+        &mut self,
+        invocation: &Invocation,
+        timeout: Option<Duration>,
+        activity: Activity,
+    ) -> Result<command::Ended> {
+        let mailbox = self.mailbox;
         self.listening(activity, "the command", |listener| {
-            command::run(command, root, path, timeout, mailbox, listener)
+            command::run(invocation, timeout, mailbox, listener)
         })
     }
 
@@ -343,7 +354,7 @@ impl<'a> Helm<'a> {
                 self.asked_to_stop = true;
                 Ok(false)
             }
-            command::Ended::Badly { how, tail } => {
+            command::Ended::Badly { how, tail, .. } => {
                 self.warn(&format!("`git push` {how}: {tail}"));
                 Ok(false)
             }

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 
+use super::breaker::is_empty;
 use super::decision::{Decision, last_failed};
 use super::judge::{Judgement, Verdict, judge};
 use super::model::Choice;
@@ -116,11 +117,13 @@ impl Engine<'_> {
             Err(error) if error.is::<ClaimLost>() => (None, false),
             Err(error) => return Err(error),
         };
+        let is_empty = asked.is_none() && is_empty(&report.facts, report.ended_by);
         let judgement = judge(claim.task, &report.facts, report.ended_by, asked);
         for remark in &judgement.remarks {
             self.helm.warn(remark);
         }
         let decision = match judgement.verdict {
+            _ if is_empty => self.said_nothing(&report, &judgement),
             // What no longer counts need not be verified.
             Verdict::Done { .. } if !is_ours => Decision::new(Outcome::Overruled, None),
             _ => self.decide(&mut iteration, &around, &brief, &report, &judgement)?,
@@ -133,12 +136,13 @@ impl Engine<'_> {
         &self,
         iteration: &Iteration,
         system: &str,
+        model: &str,
     ) -> Result<(Scratch, Session)> {
         let scratch = Scratch::new(&self.plan.places.temporary)?;
         let mut session = self.plan.session(
             scratch.write("system.md", system)?,
             scratch.path().to_owned(),
-            &iteration.model,
+            model,
             iteration.context(),
             iteration.number,
             self.plan.agent.servers.write(&scratch)?,
@@ -156,7 +160,8 @@ impl Engine<'_> {
         brief: &str,
         hinted: bool,
     ) -> Result<Report> {
-        let (scratch, session) = self.session(iteration, &self.instructions(claim.task)?)?;
+        let instructions = self.instructions(claim.task)?;
+        let (scratch, session) = self.session(iteration, &instructions, &iteration.model)?;
         let name = claim.attempt.to_string();
         let (path, mut log) = self.plan.places.logs.create(&name, Timestamp::now())?;
         iteration.log = path.to_string_lossy().into_owned();

@@ -2,6 +2,7 @@
 //! colours.
 
 mod bell;
+mod breaker;
 mod briefing;
 mod checklist;
 mod clock;
@@ -15,19 +16,23 @@ mod heartbeat;
 mod helm;
 mod iteration;
 mod judge;
+mod known_red;
 mod limits;
 mod lock;
 mod model;
+mod normal;
 mod outlook;
 mod outputs;
 mod plain;
 mod plan;
+mod preflight;
 mod preview;
 mod relay;
 mod sentinels;
 mod signals;
 mod stop;
 mod totals;
+mod tree;
 mod verify;
 
 use std::fmt;
@@ -37,15 +42,18 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::agent::{Mailbox, Scratch, Trouble};
-use crate::dag::{Outcome, RunId, TaskId};
+use crate::dag::{Attempt, AttemptId, Outcome, RunId, TaskId};
 use crate::event::{Activity, Event, Idle, Progress, RunCommand, Start, View};
 use crate::store::{NewRun, RunTotals, Store, Target};
+use breaker::Breaker;
 use git::Git;
 use heartbeat::Heartbeat;
 use helm::Helm;
+use known_red::KnownRed;
 use model::Record;
 use sentinels::Sentinels;
 
+pub use breaker::Common;
 pub use checklist::Checklist;
 #[cfg(feature = "test-programs")]
 #[doc(hidden)]
@@ -54,11 +62,12 @@ pub use clock::Clock;
 pub use lock::{Holder, TreeHeld, TreeLock};
 pub use model::Strategy;
 pub use plain::{LoopPlan, LoopPrompt, PLAN, run_loop};
-pub use plan::{AgentPlan, Places, Plan, TerminalPlan, VerifyPlan};
+pub use plan::{AgentPlan, Baseline, Places, Plan, TerminalPlan, VerifyPlan};
 pub use preview::{Preview, preview};
 pub use signals::forward_signals;
 pub use stop::{Bounds, Reached};
 pub use totals::Totals;
+pub use tree::{Ours, Tree, look_at_tree};
 
 /// How often it is looked whether others have made something ready.
 const IDLE: Duration = Duration::from_secs(1);
@@ -86,6 +95,15 @@ pub enum RunEnd {
     Failure,
     /// The API refuses, and waiting would not help.
     Refused(Trouble),
+    /// A check fails before any work was done.
+    RedBaseline {
+        /// The command.
+        command: String,
+        /// How it ended.
+        how: String,
+    },
+    /// Sessions or checks fail for a reason that has nothing to do with the tasks.
+    Breaker(Common),
     /// The reader of its output went away before it was over.
     Unheard,
 }
@@ -103,6 +121,8 @@ impl RunEnd {
             RunEnd::Stopped(_) => "stopped",
             RunEnd::Failure => "failure",
             RunEnd::Refused(_) => "refused",
+            RunEnd::RedBaseline { .. } => "baseline",
+            RunEnd::Breaker(_) => "breaker",
             RunEnd::Unheard => "unheard",
         }
     }
@@ -127,6 +147,12 @@ impl fmt::Display for RunEnd {
             RunEnd::Stopped(file) => write!(f, "stopped on request: `{file}` was made"),
             RunEnd::Failure => f.write_str("the agent said that the run must stop"),
             RunEnd::Refused(trouble) => write!(f, "{trouble}"),
+            RunEnd::RedBaseline { command, how } => write!(
+                f,
+                "`{command}` {how} before any work was done: mend it, or go on with --no-baseline or \
+                 `verify.baseline = \"known-red\"`"
+            ),
+            RunEnd::Breaker(common) => write!(f, "{common}"),
             RunEnd::Unheard => f.write_str("the reader of the output is gone"),
         }
     }
@@ -141,6 +167,8 @@ struct Engine<'a> {
     /// What asks the run to end.
     sentinels: Sentinels,
     record: Record,
+    breaker: Breaker,
+    known_red: KnownRed,
     /// Refusals of the API in a row.
     refusals: u32,
     /// The commit that is checked out.
@@ -198,6 +226,29 @@ pub fn run(
     Ok(engine.close(end))
 }
 
+/// Keeps what a run that was killed has left in the working tree, so that it is not taken for work of a
+/// person. What could not be kept is tried, and told, when the run begins.
+pub fn salvage_crash(store: &Store, places: &Places) -> Result<()> {
+    let Some(git) = Git::find(&places.root) else { return Ok(()) };
+    if let Some(crashed) = crashed_here(store, &git, &places.root)? {
+        let scratch = Scratch::new(&places.temporary)?;
+        if let Ok(Some(kept)) = git.salvage(crashed, scratch.path())
+            && kept.missing.is_some()
+        {
+            git.forget_salvage(crashed);
+        }
+    }
+    Ok(())
+}
+
+/// The attempt whose run was killed in this working tree and of which nothing is kept, if it was the last.
+/// Another run on this database may have crashed in another working tree: what it left is there.
+fn crashed_here(store: &Store, git: &Git, root: &Path) -> Result<Option<AttemptId>> {
+    let last = store.last_attempt_in(root, git.is_the_only_tree())?;
+    let crashed = last.filter(crashed_with_its_run).map(|last| last.id);
+    Ok(crashed.filter(|&attempt| git.salvaged(attempt).is_none()))
+}
+
 impl<'a> Engine<'a> {
     fn new(store: Store, plan: &'a Plan, helm: Helm<'a>, sentinels: Sentinels) -> Engine<'a> {
         Engine {
@@ -207,6 +258,8 @@ impl<'a> Engine<'a> {
             git: Git::find(&plan.places.root),
             sentinels,
             record: Record::default(),
+            breaker: Breaker::default(),
+            known_red: KnownRed::default(),
             refusals: 0,
             head: None,
             told_of_hints: false,
@@ -218,9 +271,16 @@ impl<'a> Engine<'a> {
         self.tell_beginning()?;
         self.salvage_of_a_crash()?;
         self.head = self.look_at_head();
+        let mut has_looked = false;
         loop {
             if let Some(end) = self.held_back()? {
                 return Ok(end);
+            }
+            if !has_looked && self.store.peek_next(&self.plan.target)?.is_some() {
+                has_looked = true;
+                if let Some(end) = self.look_first()? {
+                    return Ok(end);
+                }
             }
             let now = self.helm.clock.now();
             let end = match self.store.claim_next(self.helm.run, &self.plan.target, now)? {
@@ -349,14 +409,10 @@ impl<'a> Engine<'a> {
     /// What a run that was killed has left in the working tree is kept before anybody changes it.
     fn salvage_of_a_crash(&mut self) -> Result<()> {
         let Some(git) = &self.git else { return Ok(()) };
-        // Another run on this database may have crashed in another working tree: what it left is there.
-        let root = &self.plan.places.root;
-        let last = self.store.last_attempt_in(root, git.is_the_only_tree())?;
-        let Some(last) = last else { return Ok(()) };
-        if last.outcome == Some(Outcome::Crashed) && git.salvaged(last.id).is_none() {
+        if let Some(crashed) = crashed_here(&self.store, git, &self.plan.places.root)? {
             let scratch = Scratch::new(&self.plan.places.temporary)?;
-            let kept = git.salvage(last.id, scratch.path());
-            self.report_salvage(last.id, kept);
+            let kept = git.salvage(crashed, scratch.path());
+            self.report_salvage(crashed, kept);
         }
         Ok(())
     }
@@ -369,6 +425,7 @@ impl<'a> Engine<'a> {
         if let Err(error) = &end {
             self.helm.break_off(error);
         }
+        self.remember_tree();
         Finished {
             end,
             run: self.helm.run,
@@ -381,6 +438,15 @@ impl<'a> Engine<'a> {
         }
     }
 
+    /// Remembers how the working tree was left, so that the next run does not take it for the work of a
+    /// person.
+    fn remember_tree(&self) {
+        let git = self.git.as_ref().filter(|_| self.helm.used.iterations > 0);
+        if let (Some(git), Ok(scratch)) = (git, Scratch::new(&self.plan.places.temporary)) {
+            git.remember_tree(scratch.path());
+        }
+    }
+
     fn record_end(&mut self, outcome: &str) -> Result<()> {
         let now = self.helm.clock.now();
         let totals = RunTotals {
@@ -390,4 +456,10 @@ impl<'a> Engine<'a> {
         };
         self.store.end_run(self.helm.run, &totals, now)
     }
+}
+
+/// Whether an attempt ended because the process of its run did. One whose agent alone crashed has a
+/// cost, and what it left behind was looked at when it ended.
+fn crashed_with_its_run(attempt: &Attempt) -> bool {
+    attempt.outcome == Some(Outcome::Crashed) && attempt.cost_usd.is_none()
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 
 use super::bell::Bell;
+use super::breaker::{Breaker, is_empty};
 use super::checklist::Checklist;
 use super::clock::Clock;
 use super::git::Git;
@@ -143,6 +144,7 @@ pub fn run_loop(
         git: Git::find(&plan.places.root),
         sentinels: Sentinels::of_a_loop(&plan.places.root),
         head: None,
+        breaker: Breaker::default(),
         refusals: 0,
         totals: Totals::default(),
     };
@@ -156,6 +158,7 @@ struct Plain<'a> {
     git: Option<Git>,
     sentinels: Sentinels,
     head: Option<String>,
+    breaker: Breaker,
     /// Refusals of the API in a row.
     refusals: u32,
     totals: Totals,
@@ -168,6 +171,12 @@ impl Plain<'_> {
         if self.checklist().is_complete() {
             let how = "every item of the plan is ticked off already";
             return Ok(RunEnd::Signalled(how.to_owned()));
+        }
+        if let Some(end) = self.held_back() {
+            return Ok(end);
+        }
+        if let Some(end) = self.helm.try_agent()? {
+            return Ok(end);
         }
         loop {
             if let Some(end) = self.held_back() {
@@ -314,6 +323,14 @@ impl Plain<'_> {
             }
         };
         let why = report.why_failed();
+        let stopped = if is_empty(&report.facts, report.ended_by) {
+            self.breaker.said_nothing(&report)
+        } else {
+            if report.facts.model_seen {
+                self.breaker.spoke();
+            }
+            None
+        };
         let facts = report.facts;
         self.totals.input_tokens += facts.input_tokens;
         self.totals.output_tokens += facts.output_tokens;
@@ -347,6 +364,9 @@ impl Plain<'_> {
             }
             (_, Some(trouble)) => self.refused(&mut iteration, trouble, &why),
             (_, None) => self.refusals = 0,
+        }
+        if let Some(common) = stopped {
+            iteration.end = Some(RunEnd::Breaker(common));
         }
         Ok(iteration)
     }
@@ -478,6 +498,10 @@ impl Plain<'_> {
         let end = end.and_then(|end| self.helm.heard(end));
         if let Err(error) = &end {
             self.helm.break_off(error);
+        }
+        let git = self.git.as_ref().filter(|_| self.helm.used.iterations > 0);
+        if let (Some(git), Ok(scratch)) = (git, Scratch::new(&self.plan.places.temporary)) {
+            git.remember_tree(scratch.path());
         }
         let checklist = self.checklist();
         Finished {

@@ -48,6 +48,19 @@ pub struct VerifyPlan {
     pub commands: Vec<String>,
     /// How long each of them may take.
     pub timeout: Option<Duration>,
+    /// What they must say before any work is done.
+    pub baseline: Baseline,
+}
+
+/// What checks must say before any work is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Baseline {
+    /// They must pass.
+    Green,
+    /// They may fail; only failures that are new count later.
+    KnownRed,
+    /// They are not tried.
+    Off,
 }
 
 /// How agents are started.

@@ -2,7 +2,7 @@
 
 use super::decision::Decision;
 use super::iteration::Iteration;
-use crate::dag::{Status, Task};
+use crate::dag::{Outcome, Status, Task, TaskId};
 use crate::event::{Diff, TaskResult};
 use crate::money;
 
@@ -52,6 +52,15 @@ impl Totals {
         result.reason.clone_from(&decision.reason);
         result.cost_usd = money::rounded(result.cost_usd + iteration.cost_usd);
         result.duration_secs += iteration.began.elapsed().as_secs_f64();
+    }
+
+    /// The attempts on a task were not its fault: it is pending, whatever was said of it before.
+    pub(super) fn excuse(&mut self, task: TaskId, reason: &str) {
+        for result in self.results.iter_mut().filter(|result| result.task == task) {
+            result.outcome = Outcome::Interrupted;
+            result.status = Status::Pending;
+            result.reason = Some(reason.to_owned());
+        }
     }
 
     /// Takes commits into account.

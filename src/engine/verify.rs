@@ -3,17 +3,22 @@
 use anyhow::Result;
 
 use super::Engine;
+use super::breaker::{Common, is_empty};
 use super::command::Ended;
 use super::helm::Break;
 use super::iteration::Iteration;
 use super::limits::{Reaction, react};
+use super::model::Choice;
 use super::outputs;
 use crate::agent::{EndedBy, Report, Scratch, Trouble};
-use crate::dag::Verification;
+use crate::dag::{AttemptId, Verification};
 use crate::event::{Activity, Event, Verifier, Verify, VerifyStatus};
 use crate::prompt::sigils::{Sigils, Verdict};
 use crate::prompt::{Prompt, Values};
 use crate::time::Timestamp;
+
+/// How often work is verified again because the working tree changed meanwhile.
+const AGAIN: u32 = 2;
 
 /// What a verification found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,10 +27,17 @@ pub(super) enum Checked {
     Done(Verification),
     /// It is not.
     NotDone(String),
+    /// It is not, but that is not the fault of the task: the run stops, and these earlier attempts do
+    /// not count either.
+    Stopped { common: Common, alike: Vec<AttemptId> },
     /// A person ended the verification.
     Interrupted,
+    /// The working tree changed again and again while it was verified.
+    Void,
     /// The time of the run was over.
     OutOfTime,
+    /// The money of the run was spent.
+    OutOfMoney,
     /// The API refuses for good.
     GiveUp(Trouble),
 }
@@ -51,32 +63,89 @@ impl Engine<'_> {
     fn verify_by_command(&mut self, iteration: &Iteration, command: &str) -> Result<Checked> {
         let by = Verifier::Command(command);
         self.tell_verify(iteration, by, VerifyStatus::Started, None, None);
-        let timeout = [self.plan.verify.timeout, self.helm.time_left()].into_iter().flatten().min();
-        let ended = self.helm.command(command, timeout, Activity::Verifying)?;
-        let (status, checked) = match ended {
-            Ended::Well => (VerifyStatus::Passed, Checked::Done(Verification::Passed)),
+        let (status, checked) = match self.run_check(command)? {
+            Ended::Well => {
+                self.breaker.passed(command);
+                (VerifyStatus::Passed, Checked::Done(Verification::Passed))
+            }
             Ended::Interrupted => return Ok(Checked::Interrupted),
             Ended::Badly { .. } if self.helm.is_out_of_time() => return Ok(Checked::OutOfTime),
-            Ended::Badly { how, tail } => {
-                let reason = format!("`{command}` {how}:\n{tail}");
-                (VerifyStatus::Failed, Checked::NotDone(reason))
+            Ended::Badly { how, tail, output } => {
+                let mut reason = format!("`{command}` {how}:\n{tail}");
+                match self.known_red.new_failures(command, &how, &output) {
+                    Some(new) if new.is_empty() => {
+                        let reason = "it fails as it did before any work";
+                        self.tell_verify(iteration, by, VerifyStatus::Passed, Some(reason), None);
+                        return Ok(Checked::Done(Verification::Passed));
+                    }
+                    Some(new) => {
+                        reason.push_str(&format!("\nnew since the run began:\n{}", new.join("\n")));
+                    }
+                    None => {}
+                }
+                self.tell_verify(iteration, by, VerifyStatus::Failed, Some(&reason), None);
+                let output = format!("{how}\n{tail}");
+                let stopped =
+                    self.breaker.failed(command, &output, iteration.task, iteration.attempt);
+                return Ok(match stopped {
+                    Some((common, alike)) => Checked::Stopped { common, alike },
+                    None => Checked::NotDone(reason),
+                });
             }
         };
         self.tell_verify(iteration, by, status, reason_of(&checked), None);
         Ok(checked)
     }
 
+    /// Runs a command of the settings.
+    pub(super) fn run_check(&mut self, command: &str) -> Result<Ended> {
+        let timeout = [self.plan.verify.timeout, self.helm.time_left()].into_iter().flatten().min();
+        self.helm.command(command, timeout, Activity::Verifying)
+    }
+
     fn verify_by_agent(&mut self, iteration: &mut Iteration, brief: &str) -> Result<Checked> {
-        let mut refusals = 0;
+        let (mut refusals, mut voids) = (0, 0);
+        let mut model = iteration.model.clone();
         loop {
             let before = self.state_of_the_tree()?;
-            let report = self.run_verifier(iteration, brief)?;
+            let report = self.run_verifier(iteration, brief, &model)?;
             let changed = self.state_of_the_tree()? != before;
+            if is_empty(&report.facts, report.ended_by) {
+                match self.breaker.said_nothing(&report) {
+                    Some(common) => return Ok(Checked::Stopped { common, alike: Vec::new() }),
+                    None => continue,
+                }
+            }
+            if report.facts.model_seen {
+                self.breaker.spoke();
+            }
             let checked = match assess(&report, changed) {
                 Assessment::Checked(checked) => checked,
+                Assessment::Void if voids < AGAIN => {
+                    voids += 1;
+                    self.helm.warn("the working tree changed while it was verified: once more");
+                    continue;
+                }
+                Assessment::Void => Checked::Void,
                 Assessment::Refused(trouble) => {
                     refusals += 1;
-                    match react(&trouble, refusals, self.helm.clock.now()) {
+                    let now = self.helm.clock.now();
+                    let mut reaction = react(&trouble, refusals, now);
+                    if let Reaction::Cap { model: used_up, until } = reaction
+                        && self.plan.strategy.may_switch()
+                    {
+                        self.record.capped.insert(used_up.to_owned(), until);
+                        match self.plan.strategy.choose(&self.record, false, now) {
+                            Choice::Model { name, .. } => {
+                                let goes_on = "the verification goes on with";
+                                self.helm.warn(&format!("{used_up} is used up: {goes_on} {name}"));
+                                model = name;
+                                continue;
+                            }
+                            Choice::NoneBefore(until) => reaction = Reaction::Wait { until },
+                        }
+                    }
+                    match reaction {
                         Reaction::Wait { until } | Reaction::Cap { until, .. } => {
                             match self.helm.wait_for_the_api(&trouble, until) {
                                 None => continue,
@@ -114,11 +183,16 @@ impl Engine<'_> {
         Ok(Some((git.head(), git.state(scratch.path(), &outputs::own()).ok())))
     }
 
-    fn run_verifier(&mut self, iteration: &mut Iteration, brief: &str) -> Result<Report> {
+    fn run_verifier(
+        &mut self,
+        iteration: &mut Iteration,
+        brief: &str,
+        model: &str,
+    ) -> Result<Report> {
         let id = iteration.task.to_string();
         let system = Prompt::Verify
             .render(&self.plan.places.prompts, &Values::from([("id", id.as_str())]))?;
-        let (scratch, session) = self.session(iteration, &system)?;
+        let (scratch, session) = self.session(iteration, &system, model)?;
         let invocation = session.verify(scratch.write("prompt.md", brief)?);
         let name = format!("{}-verify", iteration.attempt);
         let (path, mut log) = self.plan.places.logs.create(&name, Timestamp::now())?;
@@ -138,13 +212,15 @@ impl Engine<'_> {
         reason: Option<&str>,
         log: Option<&str>,
     ) {
-        let (number, task) = (iteration.number, iteration.task);
+        let (number, task) = (iteration.number, Some(iteration.task));
         self.helm.tell(&Event::Verify(Verify { iteration: number, task, by, status, reason, log }));
     }
 }
 
 enum Assessment {
     Checked(Checked),
+    /// The working tree changed under the verifier, so its verdict is on something else.
+    Void,
     Refused(Trouble),
 }
 
@@ -154,12 +230,12 @@ fn assess(report: &Report, tree_changed: bool) -> Assessment {
     match (report.ended_by, &report.facts.trouble) {
         (EndedBy::Request, _) => return Assessment::Checked(Checked::Interrupted),
         (EndedBy::Deadline, _) => return Assessment::Checked(Checked::OutOfTime),
-        (_, Some(Trouble::Budget)) => return Assessment::Checked(Checked::OutOfTime),
+        (_, Some(Trouble::Budget)) => return Assessment::Checked(Checked::OutOfMoney),
         (_, Some(trouble)) => return Assessment::Refused(trouble.clone()),
         (_, None) => {}
     }
     if tree_changed {
-        return not_done("the verification is void: the working tree changed under it");
+        return Assessment::Void;
     }
     match Sigils::read(report.facts.final_message()).verdict {
         Some(Verdict::Pass) => Assessment::Checked(Checked::Done(Verification::Passed)),
@@ -172,7 +248,13 @@ fn assess(report: &Report, tree_changed: bool) -> Assessment {
 fn reason_of(checked: &Checked) -> Option<&str> {
     match checked {
         Checked::NotDone(reason) => Some(reason),
-        Checked::Done(_) | Checked::Interrupted | Checked::OutOfTime | Checked::GiveUp(_) => None,
+        Checked::Done(_)
+        | Checked::Stopped { .. }
+        | Checked::Interrupted
+        | Checked::Void
+        | Checked::OutOfTime
+        | Checked::OutOfMoney
+        | Checked::GiveUp(_) => None,
     }
 }
 
@@ -202,6 +284,7 @@ mod tests {
             Assessment::Checked(Checked::NotDone(reason)) => reason,
             Assessment::Checked(other) => format!("{other:?}"),
             Assessment::Refused(trouble) => format!("refused: {trouble}"),
+            Assessment::Void => "void".to_owned(),
         };
         assert_eq!(found, expected, "{answer}");
     }
@@ -212,13 +295,7 @@ mod tests {
         let pass = "<verify-pass/>";
         check(pass, Itself, None, false, "done");
         check(pass, Lingering, None, false, "done");
-        check(
-            pass,
-            Itself,
-            None,
-            true,
-            "the verification is void: the working tree changed under it",
-        );
+        check(pass, Itself, None, true, "void");
         check(
             "<verify-fail>no test</verify-fail>",
             Itself,
@@ -242,6 +319,7 @@ mod tests {
         );
         check(pass, Request, None, false, "Interrupted");
         check(pass, Deadline, None, false, "OutOfTime");
+        check(pass, Itself, Some(Trouble::Budget), false, "OutOfMoney");
         check(pass, Itself, Some(Trouble::Overloaded), false, "refused: the API is overloaded");
     }
 

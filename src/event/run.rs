@@ -28,7 +28,7 @@ pub enum Event<'a> {
     ToolError(ToolFailure<'a>),
     /// An iteration has ended and is recorded.
     IterationEnd(IterationEnd<'a>),
-    /// Something that is said to be done is checked.
+    /// Something that is said to be done is checked, or a check is tried before anything is done.
     Verify(Verify<'a>),
     /// How far the work is.
     Progress(Progress),
@@ -176,7 +176,7 @@ pub struct IterationEnd<'a> {
 #[expect(missing_docs, reason = "the fields are documented in docs/events.md")]
 pub struct Verify<'a> {
     pub iteration: u32,
-    pub task: TaskId,
+    pub task: Option<TaskId>,
     pub by: Verifier<'a>,
     pub status: VerifyStatus,
     pub reason: Option<&'a str>,

@@ -97,7 +97,7 @@ fn with_every_event(mut check: impl FnMut(&Event<'_>)) {
     }));
     check(&Event::Verify(Verify {
         iteration: 1,
-        task,
+        task: Some(task),
         by: Verifier::Command("cargo test"),
         status: VerifyStatus::Failed,
         reason: Some("x"),

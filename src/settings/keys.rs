@@ -2,7 +2,7 @@
 
 use toml::Value;
 
-use super::{Backend, Network, Strategy, duration::duration_of};
+use super::{Backend, Baseline, Network, Strategy, duration::duration_of};
 use Kind::{Bool, Duration, List, OneOf, Text, Usd, Whole};
 
 /// Every key, in the order of `.ralph.toml.example`.
@@ -33,9 +33,11 @@ pub(super) static KEYS: &[Key] = &[
     unset("run.max_iterations", Whole(0)).alias("RALPH_LIMIT"),
     unset("run.max_time", Duration),
     unset("run.max_cost", Usd),
+    key("run.allow_dirty", Bool, "false"),
     key("verify.agent", Bool, "true").alias("RALPH_VERIFY"),
     key("verify.commands", List, ""),
     key("verify.timeout_secs", Whole(0), "600"),
+    key("verify.baseline", OneOf(Baseline::NAMES), "green"),
     key("sandbox.backend", OneOf(Backend::NAMES), "auto"),
     key("sandbox.network", OneOf(Network::NAMES), "open"),
     key("sandbox.allow", List, ""),

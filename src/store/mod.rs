@@ -9,6 +9,7 @@ mod check;
 mod context;
 mod counters;
 mod dependencies;
+mod excuse;
 mod export;
 mod features;
 mod import;

@@ -111,6 +111,14 @@ impl Store {
         })
     }
 
+    /// Whether there has been a run that began to work.
+    pub fn has_runs(&self) -> Result<bool> {
+        let mut query = self
+            .connection
+            .prepare_cached("select exists (select 1 from attempts where run is not null)")?;
+        Ok(query.query_row([], |row| row.get(0))?)
+    }
+
     /// Says that a run is still there.
     pub fn heartbeat(&mut self, run: RunId, now: Timestamp) -> Result<()> {
         self.write(|tx| {

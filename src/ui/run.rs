@@ -248,7 +248,16 @@ impl<W: Write> RunView<W> {
             VerifyStatus::Passed => ("✓", Style::new().green()),
             VerifyStatus::Failed => ("✗", Style::new().red()),
         };
-        self.labelled("verify", style, &format!("{mark} {what}"))?;
+        let label = if verify.task.is_some() { "verify" } else { "checking" };
+        self.labelled(label, style, &format!("{mark} {what}"))?;
+        if let (VerifyStatus::Failed, None, Some(reason)) =
+            (verify.status, verify.task, verify.reason)
+        {
+            let lines: Vec<&str> = reason.lines().skip(1).collect();
+            for line in &lines[lines.len().saturating_sub(REASON_LINES)..] {
+                self.line().skip(3).push(line, style).write(&mut self.out)?;
+            }
+        }
         if let (VerifyStatus::Started, Some(log)) = (verify.status, verify.log) {
             self.session = SessionView::new(self.terminal, &self.root);
             self.now.cost_of_iteration += std::mem::take(&mut self.now.cost_of_session);
@@ -541,7 +550,7 @@ mod tests {
         }
         let verify = Verify {
             iteration: 1,
-            task: TaskId::from_bits(1),
+            task: Some(TaskId::from_bits(1)),
             by: Verifier::Agent,
             status: VerifyStatus::Started,
             reason: None,

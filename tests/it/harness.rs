@@ -331,7 +331,7 @@ impl Output {
     #[track_caller]
     pub(crate) fn fails(&self, code: i32) -> String {
         assert_eq!(self.status.code(), Some(code), "{self:?}");
-        let said = self.stderr();
+        let said = self.said();
         assert!(said.starts_with("error: "), "{self:?}");
         assert_civil(&said.replace(&self.base, ""));
         said.trim_end_matches('\n').to_owned()
@@ -348,10 +348,22 @@ impl Output {
         String::from_utf8(self.stdout.clone()).unwrap()
     }
 
+    /// What it said on stderr, but for what it remarks before it begins.
+    #[track_caller]
+    pub(crate) fn said(&self) -> String {
+        without_remarks(&self.stderr())
+    }
+
     #[track_caller]
     pub(crate) fn stderr(&self) -> String {
         String::from_utf8(self.stderr.clone()).unwrap()
     }
+}
+
+/// What a command said on stderr, but for what it remarks before it begins.
+pub(crate) fn without_remarks(stderr: &str) -> String {
+    let is_remark = |line: &&str| line.starts_with("warning: ") || line.starts_with("note: ");
+    stderr.split_inclusive('\n').skip_while(is_remark).collect()
 }
 
 impl std::fmt::Debug for Output {

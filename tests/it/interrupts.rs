@@ -92,6 +92,7 @@ fn prepare(phase: Phase, deaf: bool) -> (Project, Command) {
     };
     let flags: &[&str] = match phase {
         Phase::VerifyingByAgent => &["run"],
+        Phase::VerifyingByCommand => &["run", "--no-verify", "--no-baseline"],
         Phase::Pushing => &["run", "--no-verify", "--auto-push"],
         _ => &["run", "--no-verify"],
     };

@@ -141,6 +141,8 @@ fn the_help_says_how_to_use_it() {
 fn a_prompt_is_a_file_where_it_names_one_and_words_otherwise() {
     let project = bare();
     project.write("task.md", "From the file.");
+    project.git(["add", "task.md"]);
+    project.git(["commit", "-q", "-m", "task"]);
     for (arguments, said) in [
         (&["-a", "1"][..], "Do the next thing."),
         (&["-a", "1", "task.md"], "From the file."),
@@ -424,7 +426,11 @@ fn an_agent_may_be_a_command_line_or_a_path_with_blanks() {
 #[test]
 fn what_an_agent_says_on_stderr_is_in_the_log_and_in_the_reason_of_a_failure() {
     let project = bare();
-    let fails = program(&project, "fails", "echo one >&2; echo OOPS >&2; exit 7");
+    let fails = program(
+        &project,
+        "fails",
+        "test $1 = --version && exit; echo one >&2; echo OOPS >&2; exit 7",
+    );
     let output = run_program(&project, &["-a", "--agent", fails.to_str().unwrap()], &[]);
     assert_code(&output, 3);
     let shown = output.stdout();

@@ -68,7 +68,8 @@ fn what_a_crash_left_is_kept_by_a_run_in_the_same_working_tree_alone() {
     let saved = project.base().join("prompt");
     let save = format!("save-stdin {} | done", saved.display());
     let run_in = |root: &Path, script: &str| {
-        let mut command = project.ralph_with(script, ["run", "--no-verify", "--once"]);
+        let mut command =
+            project.ralph_with(script, ["run", "--no-verify", "--once", "--allow-dirty"]);
         command.current_dir(root).env("RALPH_DB", project.database());
         let output = project.run(command, None);
         assert!(output.stdout().contains("✓ done"), "{output:?}");

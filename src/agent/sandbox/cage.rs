@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use super::super::claude::{Invocation, Permission};
 use super::super::process::{ProgramNotFound, find_program};
+use super::Sandbox;
 use super::choose::Choice;
 use super::placeholders::Placeholders;
 use super::places::Places;
@@ -55,6 +56,11 @@ pub struct Held {
 }
 
 impl Cage {
+    /// Whether sessions run on a machine of their own, with an agent that this machine need not have.
+    pub fn has_its_own_agent(&self) -> bool {
+        self.choice.sandbox.as_ref().is_some_and(Sandbox::has_its_own_agent)
+    }
+
     /// What an agent may do without asking.
     pub fn permission(&self, allowed_tools: &[String]) -> Permission {
         self.choice.permission(allowed_tools)

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow};
 
 use crate::agent::Program;
-use crate::agent::sandbox::Sandbox;
 use crate::cli::args::{LoopArgs, RunFormat};
 use crate::cli::exit::Exit;
 use crate::cli::running::{Audience, agent_plan, places, pty_flags, sandbox_flags, take_tree};
 use crate::cli::setup::{Setup, WrongUsage};
+use crate::cli::tree::{Leave, ask_for_tree};
 use crate::engine::{self, Bounds, Checklist, LoopPlan, LoopPrompt, PLAN, Places};
 use crate::hint::HintExt;
 use crate::project::Project;
@@ -29,7 +29,7 @@ pub(super) fn run(args: &LoopArgs, setup: &Setup) -> Result<Exit> {
     check_prompt(&prompt, &places, checklist.is_some())?;
     let mut agent = agent_plan(&settings, &places, &args.sandbox, &args.show, setup)?;
     if let Some(command) = plain_command(args, &settings, setup)? {
-        if agent.cage.choice.sandbox.as_ref().is_some_and(Sandbox::has_its_own_agent) {
+        if agent.cage.has_its_own_agent() {
             let message = "the docker sandbox has its own agent, and can't start a --command";
             return Err(anyhow!(WrongUsage(message.to_owned()))).hint("choose another sandbox");
         }
@@ -55,6 +55,16 @@ pub(super) fn run(args: &LoopArgs, setup: &Setup) -> Result<Exit> {
         ring,
     };
     let lock = take_tree(&plan.places.root)?;
+    let mut inputs: Vec<PathBuf> = args.plan.iter().map(|plan| here.join(plan)).collect();
+    inputs.push(here.join(&settings.prompt_file));
+    if let LoopPrompt::File(file) = &plan.prompt {
+        inputs.push(file.clone());
+    }
+    let allow_dirty = settings.run.allow_dirty;
+    match ask_for_tree(&places, inputs, allow_dirty, &args.show, setup)? {
+        Leave::Granted | Leave::Resumed => {}
+        Leave::Denied => return Ok(Exit::Interrupted),
+    }
     let audience = Audience {
         show: &args.show,
         keys_are_ours: !plan.passthrough && plan.agent.terminal.is_none(),
@@ -79,6 +89,7 @@ fn flags(args: &LoopArgs) -> Vec<Flag> {
     add(args.max_cost.map(|it| Flag::new("--max-cost", "run.max_cost", it)));
     add(args.model.as_deref().map(|it| Flag::new("--model", "run.model", it)));
     add(args.auto_push.map(|it| Flag::new("--auto-push", "auto_push", it)));
+    add(args.allow_dirty.then(|| Flag::new("--allow-dirty", "run.allow_dirty", true)));
     add(args.command.as_deref().map(|it| Flag::new("--command", "loop.command", it)));
     add(args.template.as_deref().map(|it| Flag::new("--template", "sandbox.template", it)));
     flags

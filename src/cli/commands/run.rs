@@ -7,10 +7,13 @@ use anyhow::{Result, anyhow};
 use crate::cli::args::RunArgs;
 use crate::cli::compat::quoted;
 use crate::cli::exit::Exit;
-use crate::cli::running::{Audience, agent_plan, places, pty_flags, sandbox_flags, take_tree};
+use crate::cli::running::{
+    Audience, agent_plan, is_watched, places, pty_flags, sandbox_flags, take_tree,
+};
 use crate::cli::setup::{Refused, Setup};
+use crate::cli::tree::{Leave, ask_for_tree};
 use crate::dag::{Status, TaskId};
-use crate::engine::{self, Bounds, Plan, RunEnd, Strategy, Totals, VerifyPlan};
+use crate::engine::{self, Baseline, Bounds, Common, Plan, RunEnd, Strategy, Totals, VerifyPlan};
 use crate::hint::HintExt;
 use crate::settings::{self, Flag, Settings};
 use crate::store::{Store, Target};
@@ -24,12 +27,26 @@ pub(super) fn run(args: &RunArgs, setup: &Setup, out: &mut dyn Write) -> Result<
         Some(text) => store.target(text)?,
         None => Target::Everything,
     };
-    let plan = plan(args, &settings, target, setup)?;
+    let mut plan = plan(args, &settings, target, setup)?;
     if args.dry_run {
         return dry_run(store, &plan, setup, out);
     }
     let lock = take_tree(&plan.places.root)?;
+    engine::salvage_crash(&store, &plan.places)?;
+    let allow_dirty = settings.run.allow_dirty;
+    match ask_for_tree(&plan.places, Vec::new(), allow_dirty, &args.show, setup)? {
+        Leave::Granted => {}
+        // Unfinished work is no reason to refuse to go on with it.
+        Leave::Resumed if plan.verify.baseline == Baseline::Green => {
+            plan.verify.baseline = Baseline::Off;
+        }
+        Leave::Resumed => {}
+        Leave::Denied => return Ok(Exit::Interrupted),
+    }
     reset_failed(args, &mut store, &plan.target, setup)?;
+    if !args.yes && plan.bounds.cost.is_none() && is_watched(&args.show) && !store.has_runs()? {
+        plan.bounds.cost = ask_for_limit(setup)?;
+    }
     let next = |end: &RunEnd, totals: &Totals| next(end, totals, args.target.as_deref());
     let audience = Audience {
         show: &args.show,
@@ -54,6 +71,8 @@ fn flags(args: &RunArgs) -> Vec<Flag> {
     add(args.model.as_deref().map(|it| Flag::new("--model", "run.model", it)));
     add(args.strategy.as_deref().map(|it| Flag::new("--strategy", "run.strategy", it)));
     add(args.max_retries.map(|it| Flag::new("--max-retries", "max_retries", i64::from(it))));
+    add(args.allow_dirty.then(|| Flag::new("--allow-dirty", "run.allow_dirty", true)));
+    add(args.no_baseline.then(|| Flag::new("--no-baseline", "verify.baseline", "off")));
     add(args.no_verify.then(|| Flag::new("--no-verify", "verify.agent", false)));
     add(args.learn.then(|| Flag::new("--learn", "learn", true)));
     add(args.no_learn.then(|| Flag::new("--no-learn", "learn", false)));
@@ -77,6 +96,7 @@ fn plan(args: &RunArgs, settings: &Settings, target: Target, setup: &Setup) -> R
             agent: settings.verify.agent,
             commands: settings.verify.commands.clone(),
             timeout: settings.verify.timeout,
+            baseline: baseline(settings.verify.baseline),
         },
         hints: settings.run.hints,
         learn: settings.learn,
@@ -85,6 +105,14 @@ fn plan(args: &RunArgs, settings: &Settings, target: Target, setup: &Setup) -> R
         agent: agent_plan(settings, &places, &args.sandbox, &args.show, setup)?,
         places,
     })
+}
+
+fn baseline(wanted: settings::Baseline) -> Baseline {
+    match wanted {
+        settings::Baseline::Green => Baseline::Green,
+        settings::Baseline::KnownRed => Baseline::KnownRed,
+        settings::Baseline::Off => Baseline::Off,
+    }
 }
 
 fn strategy(args: &RunArgs, settings: &Settings) -> Result<Strategy> {
@@ -100,6 +128,29 @@ fn strategy(args: &RunArgs, settings: &Settings) -> Result<Strategy> {
         settings::Strategy::CostOptimized => Ok(Strategy::CostOptimized),
         settings::Strategy::Escalate => Ok(Strategy::Escalate),
         settings::Strategy::PlanThenExecute => Ok(Strategy::PlanThenExecute),
+    }
+}
+
+/// The limit on cost that a person wants who pays for each session.
+fn ask_for_limit(setup: &Setup) -> Result<Option<f64>> {
+    // Without any of these it is a subscription that is used.
+    const PAYS: [&str; 4] = [
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_AUTH_TOKEN",
+        "CLAUDE_CODE_USE_BEDROCK",
+        "CLAUDE_CODE_USE_VERTEX",
+    ];
+    let is_set = |name: &&str| setup.environment.var(name).is_some_and(|it| !it.is_empty());
+    let Some(name) = PAYS.into_iter().find(|name| is_set(&name)) else { return Ok(None) };
+    setup.say(&format!("{name} is set, so each session is paid for, and this run has no limit."));
+    loop {
+        let question = "Stop when this much is spent, in USD (Enter: no limit):";
+        let answer = setup.ask(question, "name one with --max-cost")?;
+        match answer.trim_start_matches('$').parse::<f64>() {
+            _ if answer.is_empty() => return Ok(None),
+            Ok(limit) if limit > 0.0 && limit.is_finite() => return Ok(Some(limit)),
+            _ => setup.say("that is no amount such as 5 or 2.50"),
+        }
     }
 }
 
@@ -139,6 +190,11 @@ fn next(end: &RunEnd, totals: &Totals, target: Option<&str>) -> Option<String> {
             Some(task) => format!("ralph task show {task}"),
             None => "ralph status".to_owned(),
         }),
+        RunEnd::Breaker(Common::Empty { .. }) => Some("ralph doctor".to_owned()),
+        RunEnd::Breaker(Common::Void { .. }) => Some("git status".to_owned()),
+        RunEnd::RedBaseline { command, .. } | RunEnd::Breaker(Common::Check { command, .. }) => {
+            Some(command.clone())
+        }
         RunEnd::Empty => Some("ralph task add TITLE, or ralph feature spec NAME".to_owned()),
         RunEnd::Limit(_)
         | RunEnd::Interrupted
