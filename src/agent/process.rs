@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use anyhow::{Context, Result};
+use rustix::event::{PollFd, PollFlags, poll};
 
 use super::claude::Invocation;
 use super::facts::Exit;
@@ -65,6 +67,8 @@ impl ProgramNotFound {
 pub(super) struct Process {
     orders: ChildStdin,
     stderr: Arc<Mutex<VecDeque<u8>>>,
+    /// Ends the threads that read, when it is closed: a process that can't be found may hold the pipes.
+    _stop: PipeWriter,
 }
 
 impl Process {
@@ -77,18 +81,21 @@ impl Process {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut supervisor = command.spawn().with_context(|| not_started(invocation))?;
         let Some(mut stdout) = supervisor.stdout.take() else { unreachable!("it is piped") };
-        let post_output = post.clone();
+        let (stopped, stop) = io::pipe()?;
+        let (stop_output, post_output) = (stopped.try_clone()?, post.clone());
         let read_output = move || {
-            pump(&mut stdout, |bytes| post_output(Message::Output(bytes.to_vec())));
+            let each = |bytes: &[u8]| post_output(Message::Output(bytes.to_vec()));
+            pump(&mut stdout, &stop_output, each);
         };
-        Ok(Process::of(supervisor, read_output, post))
+        Ok(Process::of(supervisor, read_output, (stopped, stop), post))
     }
 
     /// Takes charge of a supervisor whose stdin and stderr are pipes; `read_output` posts what the agent
-    /// writes, and returns when that is all.
+    /// writes, and returns when that is all, or when the pipe `stop` is closed.
     pub(super) fn of(
         mut supervisor: Child,
         read_output: impl FnOnce() + Send + 'static,
+        (stopped, stop): (PipeReader, PipeWriter),
         post: impl Fn(Message) + Clone + Send + 'static,
     ) -> Process {
         let (Some(orders), Some(mut stderr)) = (supervisor.stdin.take(), supervisor.stderr.take())
@@ -96,14 +103,14 @@ impl Process {
             unreachable!("both are piped")
         };
         let tail = Arc::new(Mutex::new(VecDeque::new()));
-        let process = Process { orders, stderr: Arc::clone(&tail) };
+        let process = Process { orders, stderr: Arc::clone(&tail), _stop: stop };
         let (post_output, post_errors) = (post.clone(), post.clone());
         thread::spawn(move || {
             read_output();
             post_output(Message::OutputClosed);
         });
         thread::spawn(move || {
-            pump(&mut stderr, |bytes| keep_tail(&tail, bytes));
+            pump(&mut stderr, &stopped, |bytes| keep_tail(&tail, bytes));
             post_errors(Message::ErrorsClosed);
         });
         thread::spawn(move || post(Message::Ended(wait(supervisor))));
@@ -160,9 +167,15 @@ pub(super) fn own_file() -> Option<PathBuf> {
     Some(text.strip_suffix(" (deleted)").map_or_else(|| file.clone(), PathBuf::from))
 }
 
-fn pump(source: &mut impl Read, mut each: impl FnMut(&[u8])) {
+/// Reads to the end, or until the other end of `stopped` is closed and there is nothing to read.
+fn pump(source: &mut (impl Read + AsFd), stopped: &PipeReader, mut each: impl FnMut(&[u8])) {
     let mut buffer = vec![0; CHUNK];
     loop {
+        let mut fds = [PollFd::new(source, PollFlags::IN), PollFd::new(stopped, PollFlags::IN)];
+        let polled = poll(&mut fds, None);
+        if polled.is_ok() && fds[0].revents().is_empty() && !fds[1].revents().is_empty() {
+            return;
+        }
         match source.read(&mut buffer) {
             Ok(0) => return,
             Ok(count) => each(&buffer[..count]),

@@ -1,7 +1,7 @@
 //! A session in a terminal of its own: what the agent shows stands on the user's screen at once, and what
 //! is typed there is for the agent. What came of it is told by hooks, or else read from the screen.
 
-use std::io::{self, PipeWriter, Write};
+use std::io::{self, Write};
 use std::process::Stdio;
 use std::sync::mpsc::Receiver;
 use std::thread;
@@ -93,12 +93,13 @@ pub fn converse_in_pty(
     let post = move |message| drop(sender.send(Input::Child(number, message)));
     let (stopped, stop) = io::pipe()?;
     let (hooks, stop_hooks, post_told) = (hooks.listener()?, stopped.try_clone()?, post.clone());
+    let stop_output = stopped.try_clone()?;
     thread::spawn(move || hook::listen(&hooks, &stop_hooks, |it| post_told(Message::Told(it))));
     let (agent, gate, post_output) = (ours.clone(), display.gate(), post.clone());
     let copy = move || {
-        mirror::copy(&agent, &gate, &stopped, |it| post_output(Message::Output(it)));
+        mirror::copy(&agent, &gate, &stop_output, |it| post_output(Message::Output(it)));
     };
-    let process = Process::of(supervisor, copy, post);
+    let process = Process::of(supervisor, copy, (stopped, stop), post);
     let sender = mailbox.sender();
     // If there is no room, somebody is awake in any case.
     let wake = move || drop(sender.try_send(Input::Child(number, Message::Typed)));
@@ -115,7 +116,6 @@ pub fn converse_in_pty(
         question: None,
         logged: true,
         marker,
-        _stop: stop,
     };
     Ok(session.run(&mailbox.receiver, log, listener))
 }
@@ -136,8 +136,6 @@ struct Session<'a> {
     question: Option<&'static str>,
     logged: bool,
     marker: Marker,
-    /// Ends the threads when it is closed.
-    _stop: PipeWriter,
 }
 
 impl Session<'_> {

@@ -253,7 +253,7 @@ fn what_an_earlier_session_left_open_does_not_disturb_the_next() {
     session.wait_for("text ready");
     send(session.supervisor(), Signal::KILL);
     let first = session.wait_for("\"ended_by\"");
-    assert!(first.contains("Signal(9)"), "{first}");
+    assert!(first.contains("Signal(9)") && first.contains("\"threads_left\":0"), "{first}");
     let facts = session.finish();
     assert_eq!(facts["answer"], "second\n\nbye");
     check(&facts, "Itself", "Code(0)");
