@@ -459,7 +459,7 @@ fn work_is_verified_again_when_the_tree_changed_meanwhile() {
     let change = "run date +%N >> new.txt | say <verify-pass/>";
     let output = run(&project, &["done", change, "say <verify-pass/>"], &["--max-retries", "0"]);
     assert_code(&output, 0);
-    assert!(output.stdout().contains("changed while it was verified: once more"), "{output:?}");
+    assert!(output.stderr().contains("changed while it was verified: once more"), "{output:?}");
     assert_eq!(outcomes(&project, &task), ["done"]);
     project.ralph(["task", "reset", &task]).ok();
     let scripts = ["done", change, change, change, "done", change];

@@ -339,7 +339,8 @@ fn in_every_sandbox(script: &str, arguments: &[&str], check: impl Fn(&Project, C
     for backend in working_sandboxes().into_iter().chain(["none"]) {
         let (project, _) = prepare(Phase::Working, false);
         let agent = project.base().join("agent");
-        fs::write(&agent, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::write(&agent, format!("#!/bin/sh\ntest \"$1\" = --version && exit\n{script}\n"))
+            .unwrap();
         let mut permissions = fs::metadata(&agent).unwrap().permissions();
         std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o755);
         fs::set_permissions(&agent, permissions).unwrap();

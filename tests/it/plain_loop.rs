@@ -429,7 +429,7 @@ fn what_an_agent_says_on_stderr_is_in_the_log_and_in_the_reason_of_a_failure() {
     let fails = program(
         &project,
         "fails",
-        "test $1 = --version && exit; echo one >&2; echo OOPS >&2; exit 7",
+        "test \"$1\" = --version && exit; echo one >&2; echo OOPS >&2; exit 7",
     );
     let output = run_program(&project, &["-a", "--agent", fails.to_str().unwrap()], &[]);
     assert_code(&output, 3);

@@ -61,7 +61,7 @@ fn a_value_that_makes_no_sense_is_refused_where_it_stands() {
     insta::assert_snapshot!(said(&[], ("RALPH_MAX_RETRIES", "-1")), @"error: environment `RALPH_MAX_RETRIES`: `max_retries` must be a whole number from 0 to 4294967295, not `-1`");
     insta::assert_snapshot!(said(&["--config", "missing.toml"], none), @"error: can't read `missing.toml`: No such file or directory (os error 2)");
     project.write(".ralph.toml", "[run]\nmax_time = \"soon\"\n");
-    insta::assert_snapshot!(said(&[], none), @r#"error: `[ROOT]/.ralph.toml`, line 2: `run.max_time` must be a duration such as `2h30m` or `90s`, not `"soon"`"#);
+    insta::assert_snapshot!(said(&[], none), @r#"error: `[ROOT]/.ralph.toml`, line 2: `run.max_time` must be a duration such as `2h30m`, or a number of seconds, not `"soon"`"#);
     project.write(".ralph.toml", "max_retries = \n");
     insta::assert_snapshot!(said(&[], none), @"error: `[ROOT]/.ralph.toml`, line 1: not valid TOML: string values must be quoted, expected literal string");
     project.write(".ralph.toml", b"# \xff\n");

@@ -237,7 +237,7 @@ fn ctrl_c_twice_stops_a_loop_whose_agent_has_the_terminal() {
 
 /// A loop around a program that calls no hooks, on a terminal of this many rows.
 fn loop_on_a_screen(project: &Project, script: &str, flags: &[&str]) -> (u32, String) {
-    project.write("agent", format!("#!/bin/sh\n{script}\n"));
+    project.write("agent", format!("#!/bin/sh\ntest \"$1\" = --version && exit\n{script}\n"));
     let agent = project.root().join("agent");
     let mut permissions = fs::metadata(&agent).unwrap().permissions();
     std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o755);
