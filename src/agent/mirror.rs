@@ -115,6 +115,11 @@ impl Display {
         Ok(Display { gate: Arc::new(Mutex::new(true)), terminal: RawTerminal::enter()? })
     }
 
+    /// Tells whether the agent has left the alternate screen on.
+    pub(super) fn set_alternate(&mut self, alternate: bool) {
+        self.terminal.alternate = alternate;
+    }
+
     pub(super) fn gate(&self) -> Gate {
         Arc::clone(&self.gate)
     }

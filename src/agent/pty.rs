@@ -281,10 +281,13 @@ impl Session<'_> {
     }
 
     fn finish(self, exit: Option<Exit>, listener: &mut dyn Listener) -> Report {
-        let Session { keyboard, display, process, options, watch, mut screen, story, .. } = self;
+        let Session { keyboard, mut display, process, options, watch, mut screen, story, .. } =
+            self;
         drop(keyboard);
         let shown = screen.text();
-        screen.feed(terminal::RESET);
+        let alternate = screen.is_alternate();
+        display.set_alternate(alternate);
+        screen.feed(&terminal::reset(alternate));
         drop(display);
         if !screen.at_line_start() {
             // Whoever writes next begins a line.

@@ -75,6 +75,12 @@ impl Screen {
         self.emulation.screen().contents()
     }
 
+    /// Whether the alternate screen is shown.
+    pub(super) fn is_alternate(&mut self) -> bool {
+        self.catch_up();
+        self.emulation.screen().alternate_screen()
+    }
+
     /// Whether the cursor stands at the beginning of a line.
     pub(super) fn at_line_start(&mut self) -> bool {
         self.catch_up();

@@ -17,11 +17,14 @@ use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetpgrp, tc
 /// How long a terminal that nobody reads is waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Leaves the alternate screen, shows the cursor, ends an update that was not finished, and turns off
+/// Leaves the alternate screen. The cursor is saved first, because it goes to where it was saved last, in
+/// some terminals even if there was nothing to leave. In tmux it then goes to where it was when the
+/// alternate screen was entered: so this is only for a terminal that shows it.
+const LEAVE_ALTERNATE_SCREEN: &[u8] = b"\x1b7\x1b[?1049l";
+/// Shows the cursor, ends an update that was not finished, and turns off
 /// reports of mouse, focus and colour scheme, bracketed paste, the keyboard protocols, odd key codes,
-/// other character sets and colours. The cursor is saved first: leaving the alternate screen brings it
-/// back to where it was saved, even if there was nothing to leave.
-pub(super) const RESET: &[u8] = b"\x1b7\x1b[?1049l\x1b[?2026l\x1b[?25h\x1b[?7h\
+/// other character sets and colours.
+const RESET: &[u8] = b"\x1b[?2026l\x1b[?25h\x1b[?7h\
     \x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2031l\x1b[?2004l\
     \x1b[<u\x1b[>4m\x1b[?1l\x1b>\x1b(B\x1b[0m";
 
@@ -44,7 +47,7 @@ impl SavedTerminal {
     /// An agent that could not clean up has left the screen, too, as it wanted it.
     pub(super) fn restore_with_screen(&self) {
         if isatty(stdout()) {
-            write_soon(RESET);
+            write_soon(&reset(true));
         }
         self.restore();
     }
@@ -59,13 +62,16 @@ pub fn is_in_foreground() -> bool {
 /// The terminal while every key is handed on as it is. When this is dropped, by whatever way, the
 /// terminal is as it was.
 #[derive(Debug)]
-pub(super) struct RawTerminal(());
+pub(super) struct RawTerminal {
+    /// Whether it may show the alternate screen.
+    pub(super) alternate: bool,
+}
 
 impl RawTerminal {
     /// Where stdin is no terminal, there are no keys to hand on, and only the screen is put right in the
     /// end.
     pub(super) fn enter() -> io::Result<RawTerminal> {
-        let terminal = RawTerminal(());
+        let terminal = RawTerminal { alternate: true };
         terminal.again()?;
         Ok(terminal)
     }
@@ -84,10 +90,16 @@ impl RawTerminal {
 impl Drop for RawTerminal {
     fn drop(&mut self) {
         if isatty(stdout()) {
-            write_soon(RESET);
+            write_soon(&reset(self.alternate));
         }
         leave_raw_mode();
     }
+}
+
+/// What puts the screen right after an agent, which may have left the alternate screen on.
+pub(super) fn reset(alternate: bool) -> Vec<u8> {
+    let leave = if alternate { LEAVE_ALTERNATE_SCREEN } else { b"" };
+    [leave, RESET].concat()
 }
 
 /// Makes the modes of the terminal as they were, if they were changed for an agent.

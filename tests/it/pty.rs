@@ -565,6 +565,28 @@ fn the_terminal_is_as_before_however_the_agent_ends() {
 }
 
 #[test]
+fn an_alternate_screen_is_left_once() {
+    let stage = Stage::new();
+    for (left, times) in [("", 1), ("\\e[?1049lbye\\r\\n", 1)] {
+        let script = format!("no-hooks | raw-mode | print x{left} | exit 0");
+        let command = stage.command("observe", &script, &[]);
+        let mut shell = Terminal::shell(&command);
+        let seen = stage.place("seen");
+        shell.press(&format!(
+            "script -qec '{}' {} > /dev/null\n",
+            stage.line("observe", &[]),
+            seen.display()
+        ));
+        shell.wait_for_times("shell> ", 2);
+        shell.press("exit\n");
+        shell.finish();
+        let seen = fs::read(seen).unwrap();
+        let leaves = seen.windows(8).filter(|it| *it == b"\x1b[?1049l").count();
+        assert_eq!(leaves, times, "{left}: {}", String::from_utf8_lossy(&seen));
+    }
+}
+
+#[test]
 fn the_terminal_is_as_before_after_keys_that_end_it() {
     let script = "raw-mode | say ready | hang";
     as_before(script, &[], |shell| shell.wait_for("ready").press(CTRL_BACKSLASH));
