@@ -258,7 +258,9 @@ fn of_a_check_that_is_known_to_fail_only_new_failures_count() {
 fn a_person_can_end_a_run_while_its_checks_are_tried() {
     let project = Project::new();
     let task = project.add(["Do it"]);
-    project.write(".ralph.toml", "[verify]\ncommands = [\"touch begun; sleep 600\"]\n");
+    // A shell goes on after an interrupt that its child did not die of; this one can't miss it.
+    let check = "trap 'exit 1' INT; touch begun; sleep 600 & wait";
+    project.write(".ralph.toml", format!("[verify]\ncommands = [\"{check}\"]\n"));
     let run = project.start(project.ralph_with("done", ["run"]));
     let begun = project.root().join("begun");
     wait_until(Instant::now() + DEADLINE, || begun.exists().then_some(())).unwrap();
