@@ -65,7 +65,7 @@ impl Servers {
         let approving: Vec<Value> =
             [own, read(&home.settings), local].into_iter().flatten().collect();
         let shared = read(&root.join(".claude/settings.json"));
-        Servers::these(approved(servers, &approving, shared.as_ref()))
+        Servers::these(&approved(servers, &approving, shared.as_ref()))
     }
 
     fn of_file(path: &Path) -> Result<Servers> {
@@ -77,10 +77,10 @@ impl Servers {
         let servers = servers
             .ok_or_else(|| anyhow!("`{shown}` (agent.mcp) has no object `mcpServers`"))
             .hint("write it as a `.mcp.json` is written")?;
-        Ok(Servers::these(servers))
+        Ok(Servers::these(&servers))
     }
 
-    fn these(servers: Map<String, Value>) -> Servers {
+    fn these(servers: &Map<String, Value>) -> Servers {
         if servers.is_empty() {
             return Servers::None;
         }

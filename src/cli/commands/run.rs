@@ -141,7 +141,7 @@ fn ask_for_limit(setup: &Setup) -> Result<Option<f64>> {
         "CLAUDE_CODE_USE_VERTEX",
     ];
     let is_set = |name: &&str| setup.environment.var(name).is_some_and(|it| !it.is_empty());
-    let Some(name) = PAYS.into_iter().find(|name| is_set(&name)) else { return Ok(None) };
+    let Some(name) = PAYS.into_iter().find(|name| is_set(name)) else { return Ok(None) };
     setup.say(&format!("{name} is set, so each session is paid for, and this run has no limit."));
     loop {
         let question = "Stop when this much is spent, in USD (Enter: no limit):";
