@@ -19,7 +19,6 @@ use serde::{Deserialize, de::DeserializeOwned};
 use toml::Value;
 
 use duration::duration_of;
-pub use duration::parse_duration;
 pub use environment::Environment;
 use keys::{KEYS, Key};
 

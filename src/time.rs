@@ -1,11 +1,15 @@
 //! Points in time as they are stored and shown: UTC, milliseconds, one format that sorts as text.
 
+mod duration;
+
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 use chrono::{DateTime, Datelike, NaiveDate, SubsecRound, Timelike, Utc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+pub use duration::parse_duration;
 
 /// A moment such as `2026-11-16T02:24:16.123Z`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -113,6 +117,41 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
+/// When a task may be started at the earliest, as a person writes it: a time, a while from now, or `none`.
+pub fn parse_not_before(text: &str) -> Result<Option<Timestamp>, NoStart> {
+    if text == "none" {
+        return Ok(None);
+    }
+    if let Ok(time) = Timestamp::from_rfc3339(text) {
+        return Ok(Some(time));
+    }
+    let duration = parse_duration(text).map_err(|_| NoStart)?;
+    Ok(Some(Timestamp::now().plus(duration)))
+}
+
+/// The same in JSON, where `null` is `none` as well.
+pub fn deserialize_not_before<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Timestamp>, D::Error> {
+    match Option::<std::borrow::Cow<str>>::deserialize(deserializer)? {
+        Some(text) => parse_not_before(&text)
+            .map_err(|error| de::Error::custom(format_args!("`not_before`: {error}"))),
+        None => Ok(None),
+    }
+}
+
+/// Text that does not say when a task may be started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoStart;
+
+impl fmt::Display for NoStart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("it must be a time such as `2026-11-16T08:00:00Z`, a while from now such as `2h30m`, or `none`")
+    }
+}
+
+impl std::error::Error for NoStart {}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,5 +172,18 @@ mod tests {
         let later = now.plus(Duration::from_secs(60));
         assert_eq!(later.since(now), Duration::from_secs(60));
         assert_eq!(now.since(later), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_time_to_start_is_a_time_or_a_while_from_now_or_none() {
+        assert_eq!(parse_not_before("none"), Ok(None));
+        let time = "2099-01-01T07:00:00.000Z".parse().unwrap();
+        assert_eq!(parse_not_before("2099-01-01T08:00:00+01:00"), Ok(Some(time)));
+        let before = Timestamp::now();
+        let later = parse_not_before("1h").unwrap().unwrap();
+        assert!(later.since(before) >= Duration::from_secs(3600), "{later}");
+        for wrong in ["", "soon", "2026-11-16", "-1h", "null"] {
+            assert_eq!(parse_not_before(wrong), Err(NoStart), "{wrong:?}");
+        }
     }
 }

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::exit;
-use crate::settings::parse_duration;
-use crate::time::Timestamp;
+use crate::time::{NoStart, Timestamp, parse_not_before};
 
 /// Turns a feature into a DAG of tasks and has Claude Code work it, unattended.
 #[derive(Debug, Parser)]
@@ -464,6 +463,9 @@ pub(super) struct AddArgs {
     /// How often it may be tried again
     #[arg(long, allow_negative_numbers = true, value_name = "N")]
     pub(super) max_retries: Option<u32>,
+    /// Not to be started before: a time (2026-11-16T08:00:00Z), a while from now (2h30m), or `none`
+    #[arg(long, value_name = "TIME|none", value_parser = not_before)]
+    pub(super) not_before: Option<NotBefore>,
     /// Make an empty group, to be given children
     #[arg(long)]
     pub(super) group: bool,
@@ -471,7 +473,7 @@ pub(super) struct AddArgs {
     #[arg(long)]
     pub(super) key: Option<String>,
     /// Add many tasks in one transaction, from a JSON object a line
-    #[arg(long, conflicts_with_all = ["title", "description", "parent", "feature", "after", "priority", "max_retries", "group", "key"])]
+    #[arg(long, conflicts_with_all = ["title", "description", "parent", "feature", "after", "priority", "max_retries", "not_before", "group", "key"])]
     pub(super) stdin: bool,
 }
 
@@ -508,23 +510,12 @@ pub(super) struct UpdateArgs {
     pub(super) not_before: Option<NotBefore>,
 }
 
+/// A time to start, or none.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum NotBefore {
-    None,
-    Time(Timestamp),
-}
+pub(super) struct NotBefore(pub(super) Option<Timestamp>);
 
-fn not_before(text: &str) -> Result<NotBefore, String> {
-    if text == "none" {
-        return Ok(NotBefore::None);
-    }
-    if let Ok(time) = Timestamp::from_rfc3339(text) {
-        return Ok(NotBefore::Time(time));
-    }
-    match parse_duration(text) {
-        Ok(duration) => Ok(NotBefore::Time(Timestamp::now().plus(duration))),
-        Err(_) => Err("it must be a time such as `2026-11-16T08:00:00Z`, a while from now such as `2h30m`, or `none`".into()),
-    }
+fn not_before(text: &str) -> Result<NotBefore, NoStart> {
+    parse_not_before(text).map(NotBefore)
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -12,7 +12,7 @@ use super::validate::{check_description, check_key, check_title};
 use super::{Store, counters, dependencies, order, resolve};
 use crate::dag::{AttemptId, FeatureId, Kind, Status, TaskId};
 use crate::hint::HintExt;
-use crate::time::Timestamp;
+use crate::time::{Timestamp, deserialize_not_before};
 
 /// A task to be added. Other tasks are named by id, by the beginning of one, or, in a batch, by key.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -34,6 +34,9 @@ pub struct NewTask {
     pub priority: i32,
     /// How often it may be tried again.
     pub max_retries: Option<u32>,
+    /// When it may be started at the earliest.
+    #[serde(deserialize_with = "deserialize_not_before")]
+    pub not_before: Option<Timestamp>,
     /// Adding another task with the same key adds nothing and finds this one.
     pub key: Option<String>,
     /// The line it stands on, where it comes from a file.
@@ -83,6 +86,10 @@ impl<'a> Batch<'a> {
     pub(super) fn add(&mut self, new: &NewTask) -> Result<TaskId> {
         check_title(&new.title)?;
         check_description(&new.description)?;
+        if new.group && new.not_before.is_some() {
+            return Err(anyhow!("a group can't be given a time to start"))
+                .hint("give one to the tasks inside it");
+        }
         if let Some(key) = &new.key {
             check_key(key)?;
             if let Some((seq, id)) = self.find_key(key)? {
@@ -145,9 +152,9 @@ impl<'a> Batch<'a> {
         let mut insert = self.tx.prepare_cached(
             "insert into tasks (
                  id, key, kind, parent, feature, title, description, priority, status, max_retries,
-                 created_by, created_at, updated_at, waits, starts, ends
+                 not_before, created_by, created_at, updated_at, waits, starts, ends
              )
-             values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?12, ?13, ?14, ?15)
+             values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?13, ?14, ?15, ?16)
              on conflict (id) do nothing",
         )?;
         loop {
@@ -163,6 +170,7 @@ impl<'a> Batch<'a> {
                 new.priority,
                 stored_status(kind, Status::Pending),
                 new.max_retries,
+                new.not_before,
                 self.created_by,
                 self.now,
                 parent.as_ref().is_some_and(Place::is_closed),

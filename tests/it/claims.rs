@@ -258,3 +258,32 @@ fn a_task_that_is_not_due_is_waited_for_until_a_person_changes_its_time() {
     assert_eq!(project.show(&task)["status"], "done");
     project.assert_nothing_left();
 }
+
+#[test]
+fn a_task_is_added_with_the_time_before_which_no_run_starts_it() {
+    let project = Project::new();
+    let later = project.add(["Later", "--not-before", "2099-01-01T08:00:00+01:00"]);
+    let lines = [
+        r#"{"title": "In an hour", "not_before": "1h"}"#,
+        r#"{"title": "At noon", "not_before": "2099-01-01T12:00:00Z"}"#,
+        r#"{"title": "Now", "not_before": "none"}"#,
+        r#"{"title": "At once", "not_before": null}"#,
+    ];
+    let tasks = project.add_lines(lines.join("\n"));
+    let start = |task: &str| project.show(task)["not_before"].clone();
+    assert_eq!(start(&later), "2099-01-01T07:00:00.000Z");
+    assert_eq!(start(&tasks[1]), "2099-01-01T12:00:00.000Z");
+    assert!(start(&tasks[0]).is_string());
+    assert!(start(&tasks[2]).is_null() && start(&tasks[3]).is_null());
+    let next = project.ralph(["task", "next", "--json"]).json();
+    assert_eq!(next["id"], *tasks[2], "{next}");
+    let refused = project.refuses(1, ["task", "add", "Group", "--group", "--not-before", "1h"]);
+    insta::assert_snapshot!(refused, @"
+    error: a group can't be given a time to start
+    hint: give one to the tasks inside it
+    ");
+    project.refuses(2, ["task", "add", "Wrong", "--not-before", "soon"]);
+    let wrong = r#"{"title": "Wrong", "not_before": "soon"}"#;
+    let refused = project.refuses_reading(1, wrong, ["task", "add", "--stdin"]);
+    insta::assert_snapshot!(refused, @"error: line 1: `not_before`: it must be a time such as `2026-11-16T08:00:00Z`, a while from now such as `2h30m`, or `none` (column 40)");
+}

@@ -19,7 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("process", &[]),
     ("project", &["hint"]),
     ("prompt", &["dag", "hint", "time"]),
-    ("settings", &["hint"]),
+    ("settings", &["hint", "time"]),
     ("store", &["dag", "hint", "jsonl", "money", "process", "time"]),
     ("time", &[]),
     ("ui", &["dag", "event", "lenient", "settings", "time"]),

@@ -40,6 +40,7 @@ fn from_args(args: AddArgs) -> Result<NewTask> {
         after: args.after,
         priority: args.priority,
         max_retries: args.max_retries,
+        not_before: args.not_before.and_then(|it| it.0),
         key: args.key,
         line: None,
     })

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::cli::args::{NotBefore, Retries, UpdateArgs};
+use crate::cli::args::{Retries, UpdateArgs};
 use crate::cli::exit::Exit;
 use crate::cli::setup::{Setup, text_argument};
 use crate::store::Change;
@@ -17,10 +17,7 @@ pub(super) fn run(args: &UpdateArgs, setup: &Setup) -> Result<Exit> {
             Retries::Default => None,
             Retries::Count(count) => Some(count),
         }),
-        not_before: args.not_before.map(|not_before| match not_before {
-            NotBefore::None => None,
-            NotBefore::Time(time) => Some(time),
-        }),
+        not_before: args.not_before.map(|it| it.0),
         parent: args.parent.clone().map(|parent| Some(parent).filter(|parent| parent != "none")),
     };
     let id = setup.store()?.update_task(&args.id, &change, Timestamp::now())?;
