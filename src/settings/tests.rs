@@ -104,10 +104,12 @@ fn every_key_reaches_its_setting() {
         max_iterations = 3
         max_time = "4s"
         max_cost = 5
+        allow_dirty = true
         [verify]
         agent = false
         commands = ["true"]
         timeout_secs = 6
+        baseline = "off"
         [sandbox]
         backend = "none"
         network = "none"
@@ -164,6 +166,7 @@ fn every_key_reaches_its_setting() {
             max_cost: Some(
                 5.0,
             ),
+            allow_dirty: true,
         },
         verify: VerifySettings {
             agent: false,
@@ -173,6 +176,7 @@ fn every_key_reaches_its_setting() {
             timeout: Some(
                 6s,
             ),
+            baseline: Off,
         },
         sandbox: SandboxSettings {
             backend: None,
