@@ -128,11 +128,14 @@ pub(super) fn is_empty(facts: &Facts, ended_by: EndedBy) -> bool {
     match ended_by {
         EndedBy::Request | EndedBy::Deadline => false,
         EndedBy::Itself | EndedBy::Silence | EndedBy::Lingering => {
-            let is_crash = match facts.trouble {
-                Some(Trouble::NoResult | Trouble::Aborted | Trouble::Error(_)) => true,
-                None | Some(_) => false,
+            let refused = match facts.trouble {
+                None
+                | Some(
+                    Trouble::NoResult | Trouble::Aborted | Trouble::Error(_) | Trouble::Idle(_),
+                ) => false,
+                Some(_) => true,
             };
-            is_crash && !facts.model_seen
+            !refused && !facts.model_seen
         }
     }
 }
@@ -155,6 +158,8 @@ fn how_it_ended(report: &Report) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn report(exit: Exit, trouble: Option<Trouble>, stderr: &str) -> Report {
@@ -203,8 +208,11 @@ mod tests {
             check(Some(Trouble::NoResult), false, ended_by, true);
             check(Some(Trouble::NoResult), true, ended_by, false);
         }
-        check(None, false, Itself, false);
+        // A program may say that all went well and still not have asked the model.
+        check(None, false, Itself, true);
+        check(None, true, Itself, false);
         check(Some(Trouble::Error("x".into())), false, Itself, true);
+        check(Some(Trouble::Idle(Duration::from_secs(30))), false, Silence, true);
         check(Some(Trouble::NoResult), false, Request, false);
         check(Some(Trouble::NoResult), false, Deadline, false);
         for refused in [

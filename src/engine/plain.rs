@@ -323,7 +323,9 @@ impl Plain<'_> {
             }
         };
         let why = report.why_failed();
-        let stopped = if is_empty(&report.facts, report.ended_by) {
+        // A command that is no agent may do its work without a word.
+        let is_quiet = self.plan.agent.plain && report.facts.trouble.is_none();
+        let stopped = if !is_quiet && is_empty(&report.facts, report.ended_by) {
             self.breaker.said_nothing(&report)
         } else {
             if report.facts.model_seen {
@@ -366,7 +368,9 @@ impl Plain<'_> {
             (_, None) => self.refusals = 0,
         }
         if let Some(common) = stopped {
-            iteration.end = Some(RunEnd::Breaker(common));
+            // The work may have been completed without a word.
+            let completed = self.completed(&iteration.facts);
+            iteration.end = completed.or(Some(RunEnd::Breaker(common)));
         }
         Ok(iteration)
     }

@@ -91,6 +91,24 @@ fn three_sessions_without_a_word_from_the_model_stop_a_run() {
     assert_eq!(project.show(&tasks[0])["status"], "done");
 }
 
+/// A session whose program says that all went well, and which the model had no part in.
+const EMPTY_SUCCESS: &str = r#"no-result | raw {"type":"result","subtype":"success","result":""}"#;
+
+#[test]
+fn a_success_without_a_word_from_the_model_is_none() {
+    let project = Project::new();
+    let tasks: Vec<String> = (0..3).map(|it| project.add([&*format!("Task {it}")])).collect();
+    let output = run(&project, &[EMPTY_SUCCESS], &["--no-verify", "--format", "jsonl"]);
+    assert_code(&output, 1);
+    let end = complete(&output);
+    assert_eq!((&end["outcome"], &end["iterations"]), (&"breaker".into(), &3.into()), "{end}");
+    tasks.iter().for_each(|task| assert_untried(&project, task));
+    let arguments = ["loop", "-a", "50", "x", "--format", "jsonl"];
+    let output = project.run(project.ralph_with(EMPTY_SUCCESS, arguments), None);
+    assert_code(&output, 1);
+    assert_eq!(complete(&output)["outcome"], "breaker");
+}
+
 #[test]
 fn a_crash_of_the_agent_costs_no_retry_and_no_better_model() {
     for strategy in ["cost-optimized", "escalate"] {
@@ -146,6 +164,15 @@ fn a_loop_stops_after_three_sessions_without_a_word_from_the_model() {
     let end = complete(&output);
     assert_eq!((&end["outcome"], &end["iterations"]), (&"breaker".into(), &3.into()));
     project.assert_nothing_left();
+}
+
+#[test]
+fn a_loop_whose_sessions_are_silent_may_be_complete_or_a_command() {
+    let project = Project::new();
+    let scripts = ["exit 1", "exit 1", "touch .ralph-complete | exit 1"];
+    project.run(project.ralph_playing(&scripts, ["loop", "-a", "5", "x"]), None).ok();
+    let output = project.ralph(["loop", "-a", "4", "x", "--command", "true", "--no-sandbox"]);
+    assert_code(&output, 3);
 }
 
 // The agent.
