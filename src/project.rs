@@ -11,6 +11,8 @@ use anyhow::{Context, Result, anyhow};
 
 use crate::hint::HintExt;
 
+pub use ding::SETTINGS as CLAUDE_SETTINGS;
+
 /// The file with the settings.
 pub const CONFIG: &str = ".ralph.toml";
 /// The directory with everything else.

@@ -37,6 +37,8 @@ pub(super) struct Setup {
 pub(super) enum Refused {
     /// Whether to do it, or how.
     Question,
+    /// Whether to work in a tree with uncommitted changes, in its own words.
+    Tree(String),
     /// Many.
     Interview,
 }
@@ -45,6 +47,7 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Refused::Question => "this needs an answer and there is no terminal to ask on",
+            Refused::Tree(words) => words,
             Refused::Interview => "an interview needs a terminal, and this is none",
         })
     }

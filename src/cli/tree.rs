@@ -28,11 +28,13 @@ pub(super) enum Leave {
 /// Whether agents may work in the tree as it is. `inputs` are files that the command itself reads.
 pub(super) fn ask_for_tree(
     places: &Places,
-    inputs: Vec<PathBuf>,
+    mut inputs: Vec<PathBuf>,
     allow_dirty: bool,
     show: &ShowArgs,
     setup: &Setup,
 ) -> Result<Leave> {
+    // `ralph init --hooks` writes it, and Claude Code, which keeps it out of repositories itself.
+    inputs.push(places.root.join(project::CLAUDE_SETTINGS));
     let ours = Ours { files: inputs, ignored: project::IGNORED };
     let files = match look_at_tree(places, &ours)? {
         Tree::Clean => return Ok(Leave::Granted),
@@ -48,22 +50,23 @@ pub(super) fn ask_for_tree(
         Tree::Dirty(_) if allow_dirty => return Ok(Leave::Granted),
         Tree::Dirty(files) => files,
     };
-    let said = describe(&files);
     if !is_watched(show) {
-        return Err(anyhow!(Refused::Question).context(said))
+        let said = describe(&files, ", and there is no terminal to ask on");
+        return Err(anyhow!(Refused::Tree(said)))
             .hint("commit or stash them, or go on with --allow-dirty (run.allow_dirty)");
     }
-    setup.say(&said);
+    setup.say(&describe(&files, ""));
     let question = "An agent may commit or overwrite them. Go on?";
     Ok(if setup.confirm(question, false)? { Leave::Granted } else { Leave::Denied })
 }
 
-fn describe(files: &[String]) -> String {
+/// Names the files with uncommitted changes, below a line that ends with `remark`.
+fn describe(files: &[String], remark: &str) -> String {
     let count = match files.len() {
         1 => "1 file has".to_owned(),
         count => format!("{count} files have"),
     };
-    let mut text = format!("{count} uncommitted changes:");
+    let mut text = format!("{count} uncommitted changes{remark}:");
     for file in files.iter().take(NAMED) {
         text.push_str(&format!("\n  {file}"));
     }
@@ -79,10 +82,10 @@ mod tests {
 
     #[test]
     fn at_most_ten_files_are_named() {
-        assert_eq!(describe(&["a b".to_owned()]), "1 file has uncommitted changes:\n  a b");
+        assert_eq!(describe(&["a b".to_owned()], ""), "1 file has uncommitted changes:\n  a b");
         let many: Vec<String> = (1..=12).map(|number| format!("f{number}")).collect();
-        let said = describe(&many);
-        assert!(said.starts_with("12 files have uncommitted changes:\n  f1\n"), "{said}");
+        let said = describe(&many, ", alas");
+        assert!(said.starts_with("12 files have uncommitted changes, alas:\n  f1\n"), "{said}");
         assert!(said.ends_with("\n  f10\n  and 2 more"), "{said}");
     }
 }

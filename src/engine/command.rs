@@ -34,6 +34,12 @@ pub(super) enum Ended {
     Interrupted,
 }
 
+/// Tells how a command ended, and below it the last lines it printed, if it printed any.
+pub(super) fn describe(command: &str, how: &str, tail: &str) -> String {
+    let separator = if tail.is_empty() { "" } else { ":\n" };
+    format!("`{command}` {how}{separator}{tail}")
+}
+
 /// A command in a directory, to be run as a shell does.
 pub(super) fn shell(command: &str, directory: &Path, path: &OsString) -> Invocation {
     Invocation {
@@ -112,6 +118,13 @@ impl Write for Tail {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_that_printed_nothing_is_told_in_a_line() {
+        assert_eq!(describe("make", "ended with code 1", ""), "`make` ended with code 1");
+        let told = describe("make", "ended with code 1", "one\ntwo");
+        assert_eq!(told, "`make` ended with code 1:\none\ntwo");
+    }
 
     #[test]
     fn only_the_last_lines_are_kept() {

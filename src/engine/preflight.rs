@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 
-use super::command::Ended;
+use super::command::{Ended, describe};
 use super::helm::Helm;
 use super::plan::Baseline;
 use super::{Engine, Reached, RunEnd};
@@ -49,10 +49,9 @@ impl Helm<'_> {
             Ended::Well => Ok(None),
             Ended::Interrupted => Ok(Some(RunEnd::Interrupted)),
             Ended::Badly { how, tail, .. } => {
-                let program = program.name.display();
-                let tail = if tail.is_empty() { tail } else { format!(":\n{tail}") };
-                let error = anyhow!("the agent does not work: `{program} --version` {how}{tail}");
-                Err(error).hint(
+                let asked = format!("{} --version", program.name.display());
+                let told = describe(&asked, &how, &tail);
+                Err(anyhow!("the agent does not work: {told}")).hint(
                     "try it by hand, or name another program with --agent, RALPH_AGENT_COMMAND or \
                      agent.command",
                 )
@@ -114,7 +113,7 @@ impl Engine<'_> {
                     return Ok(Some(RunEnd::Limit(Reached::Time)));
                 }
                 Ended::Badly { how, tail, output } => {
-                    let reason = format!("`{command}` {how}:\n{tail}");
+                    let reason = describe(command, &how, &tail);
                     self.tell_baseline(command, VerifyStatus::Failed, Some(&reason));
                     if baseline == Baseline::Green {
                         return Ok(Some(RunEnd::RedBaseline { command: command.clone(), how }));

@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::Engine;
 use super::breaker::{Common, is_empty};
-use super::command::Ended;
+use super::command::{Ended, describe};
 use super::helm::Break;
 use super::iteration::Iteration;
 use super::limits::{Reaction, react};
@@ -71,7 +71,7 @@ impl Engine<'_> {
             Ended::Interrupted => return Ok(Checked::Interrupted),
             Ended::Badly { .. } if self.helm.is_out_of_time() => return Ok(Checked::OutOfTime),
             Ended::Badly { how, tail, output } => {
-                let mut reason = format!("`{command}` {how}:\n{tail}");
+                let mut reason = describe(command, &how, &tail);
                 match self.known_red.new_failures(command, &how, &output) {
                     Some(new) if new.is_empty() => {
                         let reason = "it fails as it did before any work";

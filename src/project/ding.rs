@@ -17,7 +17,7 @@ use super::Made;
 use crate::hint::HintExt;
 
 /// Where Claude looks for settings of one person in one project.
-pub(super) const SETTINGS: &str = ".claude/settings.local.json";
+pub const SETTINGS: &str = ".claude/settings.local.json";
 
 /// The moments at which Claude waits for the person.
 const EVENTS: [&str; 2] = ["Notification", "Stop"];
