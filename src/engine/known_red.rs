@@ -76,7 +76,8 @@ mod tests {
         let same = "ended with code 1";
         check(same, BEFORE, &[]);
         check(same, "test c ... ok\ntest b ... FAILED\n1 failed in 12 s", &[]);
-        check(same, "test b ... FAILED\ntest c ... FAILED\n2 failed", &["test c ... FAILED"]);
+        let more = "test b ... FAILED\ntest c ... FAILED\n2 failed in 0.3s";
+        check(same, more, &["test c ... FAILED"]);
         check(
             "was ended by signal 9",
             BEFORE,

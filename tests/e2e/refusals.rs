@@ -86,7 +86,7 @@ fn a_session_that_hears_nothing_is_ended() {
     let task = rig.project.add(["Do it"]);
     let ended = rig.finish(rig.clocked(&["--no-verify"])).with_code(0);
     let history = rig.history(&task);
-    assert_eq!(history[0].0, "silent", "{ended:#?}");
-    assert_eq!(history[0].1, "the session showed no sign of life and was ended");
+    assert_eq!(history[0].0, "crashed", "{ended:#?}");
+    assert!(history[0].1.starts_with("the session showed no sign of life and was ended"));
     assert_eq!(rig.status(&task), "done", "{ended:#?}");
 }

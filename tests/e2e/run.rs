@@ -78,14 +78,17 @@ fn a_graph_of_three_is_worked_verified_tried_again_and_waits_for_a_limit() {
 }
 
 #[test]
-fn a_verdict_before_the_last_words_counts() {
-    let rig = Rig::new(|request| match request.turn {
-        1 => done(request).bash("git status --short"),
+fn a_verdict_before_the_last_words_counts_if_it_is_verified() {
+    let rig = Rig::new(|request| match (request.role, request.turn) {
+        (Role::Verify, _) => say("<verify-pass/>"),
+        (_, 1) => done(request).bash("git status --short"),
         _ => say("Nothing is left to commit. Bye."),
     });
     let Some(rig) = rig else { return };
     let task = rig.project.add(["Do it"]);
-    rig.run(&["--no-verify"]).with_code(0);
+    rig.finish(rig.ralph(&["run", "--no-verify", "--once"])).with_code(3);
+    assert_eq!(rig.status(&task), "pending");
+    rig.run(&[]).with_code(0);
     assert_eq!(rig.status(&task), "done");
 }
 

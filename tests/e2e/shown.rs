@@ -31,7 +31,7 @@ fn the_screen_is_shown_and_the_verdict_comes_by_hooks() {
     let Some(rig) = rig else { return };
     rig.answer_first_questions(true);
     let task = rig.project.add(["Do it", "-d", "All of it"]);
-    finish(&rig, &["run", "--no-verify", "--observe"], 0);
+    finish(&rig, &["run", "--no-verify", "--observe", "--max-cost", "9"], 0);
     assert_eq!(rig.outcomes(&task), ["done"]);
     assert_eq!(rig.project.git(["log", "--oneline"]).lines().count(), 2);
 }
@@ -41,7 +41,8 @@ fn a_question_at_the_very_first_start_is_the_reason_why_nothing_happened() {
     let Some(rig) = Rig::new(|_| refuse(400, "nobody gets here")) else { return };
     rig.answer_first_questions(false);
     let task = rig.project.add(["Do it"]);
-    finish(&rig, &["run", "--no-verify", "--observe", "--max-retries", "0"], 1);
+    let arguments = ["run", "--no-verify", "--observe", "--max-cost", "9", "--max-retries", "0"];
+    finish(&rig, &arguments, 1);
     let history = rig.history(&task);
     assert_eq!(history[0].0, "failed", "{history:?}");
     assert!(history[0].1.contains("trust"), "{history:?}");

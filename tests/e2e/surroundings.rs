@@ -22,6 +22,7 @@ fn servers_of_tools_stay_out_of_unattended_sessions() {
     let servers = json!({ "mcpServers": { "tools": { "command": "sh", "args": ["-c", start] } } });
     fs::write(rig.project.base().join("home/.claude.json"), servers.to_string()).unwrap();
     rig.project.write(".mcp.json", servers.to_string());
+    rig.project.git_init();
     rig.project.write_feature("login", "# Spec\nR1: it works", "# Plan\nPhase 1: a table");
     rig.finish(rig.ralph(&["feature", "build", "login"])).with_code(0);
     rig.run(&[]).with_code(0);
@@ -52,6 +53,7 @@ fn a_server_that_the_person_has_approved_is_started_for_work_and_not_for_the_ver
     fs::create_dir(rig.project.root().join(".claude")).unwrap();
     let approved = json!({ "enabledMcpjsonServers": ["ours"] });
     rig.project.write(".claude/settings.local.json", approved.to_string());
+    rig.project.git_init();
     rig.project.add(["Do it"]);
     rig.run(&[]).with_code(0);
     assert!(!rig.asked(Role::Verify).is_empty());

@@ -213,8 +213,8 @@ fn what_a_session_says_decides_about_its_task() {
         ),
         (
             "raw {\"type\":\"result\",\"is_error\":true,\"result\":\"<task-done>$ID</task-done>\"} | no-result",
-            "failed",
-            "failed",
+            "crashed",
+            "pending",
             "<task-done>",
         ),
         ("done | exit 3", "failed", "failed", "without a result (exit code 3)"),
