@@ -1,5 +1,7 @@
 //! The real screen of Claude Code in a terminal that ralph gives it, and loops.
 
+use std::fs;
+
 use crate::api::{LOOP, Role, bash, refuse, say};
 use crate::rig::{Ended, Rig};
 use crate::run::done;
@@ -63,6 +65,21 @@ fn a_loop_ends_with_the_promise_piped_and_on_the_screen() {
         assert!(screen.contains("the loop is complete: the agent said LOOP_COMPLETE"), "{screen}");
         assert_eq!(rig.project.git(["log", "--oneline"]).lines().count(), 2, "{flags:?}");
     }
+}
+
+#[test]
+fn with_hooks_switched_off_the_screen_says_that_a_loop_is_complete() {
+    let rig = Rig::new(|request| match request.role {
+        Role::Loop => say("All is done.\n\nLOOP_COMPLETE"),
+        _ => refuse(400, "this is a loop"),
+    });
+    let Some(rig) = rig else { return };
+    rig.answer_first_questions(true);
+    let settings = rig.project.base().join("home/.claude");
+    fs::create_dir_all(&settings).unwrap();
+    fs::write(settings.join("settings.json"), r#"{"disableAllHooks": true}"#).unwrap();
+    let screen = finish(&rig, &["loop", "3", LOOP, "--observe", "--idle-timeout", "8"], 0);
+    assert!(screen.contains("the loop is complete: the agent said LOOP_COMPLETE"), "{screen}");
 }
 
 #[test]
