@@ -1,12 +1,14 @@
 //! Checks that failed before any work was done, and what counts as a new failure of them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use super::normal::normalised;
 
 /// Words by which a line reports a failure.
 const FAILURE: [&str; 9] =
     ["fail", "error", "panic", "fatal", "exception", "assert", "not ok", "✗", "✘"];
+/// Words with which a line begins or ends that reports a success, whatever the name of the test.
+const SUCCESS: [&str; 5] = ["ok", "pass", "passed", "✓", "✔"];
 
 /// The checks of a run that failed before any work was done.
 #[derive(Debug, Default)]
@@ -19,8 +21,12 @@ pub(super) struct KnownRed {
 struct Red {
     /// How it ended, in words.
     how: String,
-    failures: BTreeSet<String>,
+    failures: Failures,
 }
+
+/// Lines that report failures, normalised, and how often each of them stands there: several failures
+/// may read the same.
+type Failures = BTreeMap<String, usize>;
 
 impl KnownRed {
     /// Remembers that a check failed like this.
@@ -38,8 +44,10 @@ impl KnownRed {
         output: &str,
     ) -> Option<Vec<String>> {
         let red = self.checks.get(command)?;
-        let found = failures(output);
-        let mut new: Vec<String> = found.difference(&red.failures).cloned().collect();
+        let known = |line: &String| red.failures.get(line).copied().unwrap_or(0);
+        let found = failures(output).into_iter();
+        let mut new: Vec<String> =
+            found.filter(|(line, count)| *count > known(line)).map(|(line, _)| line).collect();
         if red.how != how {
             new.push(format!("it {how}, and before any work it {}", red.how));
         }
@@ -47,15 +55,37 @@ impl KnownRed {
     }
 }
 
-/// The lines of an output that report a failure, normalised; all of its lines if none does.
-fn failures(output: &str) -> BTreeSet<String> {
+/// The lines of an output that report a failure; all of its lines if none does.
+fn failures(output: &str) -> Failures {
     let normal = normalised(output);
-    let reports = |line: &&str| {
-        let line = line.to_lowercase();
-        FAILURE.iter().any(|word| line.contains(word))
+    let reports = normal.lines().any(reports_failure);
+    let mut found = Failures::new();
+    for line in normal.lines().filter(|line| !reports || reports_failure(line)) {
+        *found.entry(line.to_owned()).or_default() += 1;
+    }
+    found
+}
+
+fn reports_failure(line: &str) -> bool {
+    let line = line.to_lowercase();
+    FAILURE.iter().any(|word| line.contains(word)) && !reports_success(&line)
+}
+
+/// Whether a line such as `test parse_error ... ok` or `✓ says why it failed` reports a success.
+fn reports_success(line: &str) -> bool {
+    let is_word = |word: &&str| word.contains(|c: char| c.is_alphanumeric() || "#✓✔".contains(c));
+    let words: Vec<&str> = line
+        .split(|c: char| c.is_whitespace() || "[]():".contains(c))
+        .filter(is_word)
+        .filter(|word| *word != "#%")
+        .collect();
+    let ends_well = match words[..] {
+        // `1 failed, 3 passed` counts, and `not ok` says the opposite.
+        [.., before, last] => SUCCESS.contains(&last) && !["#", "not"].contains(&before),
+        _ => false,
     };
-    let found: BTreeSet<String> = normal.lines().filter(reports).map(str::to_owned).collect();
-    if found.is_empty() { normal.lines().map(str::to_owned).collect() } else { found }
+    let begins_badly = line.starts_with(['✗', '✘']);
+    !begins_badly && (ends_well || words.first().is_some_and(|first| SUCCESS.contains(first)))
 }
 
 #[cfg(test)]
@@ -76,8 +106,18 @@ mod tests {
         let same = "ended with code 1";
         check(same, BEFORE, &[]);
         check(same, "test c ... ok\ntest b ... FAILED\n1 failed in 12 s", &[]);
-        let more = "test b ... FAILED\ntest c ... FAILED\n2 failed in 0.3s";
-        check(same, more, &["test c ... FAILED"]);
+        check(
+            same,
+            "test b ... FAILED\ntest c ... FAILED\n2 failed in 3 s",
+            &["test c ... FAILED"],
+        );
+        check(
+            same,
+            "test b ... FAILED\ntest b2 ... FAILED\n2 failed in 3 s",
+            &["test b2 ... FAILED"],
+        );
+        check(same, &format!("{BEFORE}test b ... FAILED"), &["test b ... FAILED"]);
+        check(same, &format!("{BEFORE}test tells_an_error ... ok"), &[]);
         check(
             "was ended by signal 9",
             BEFORE,
@@ -94,5 +134,30 @@ mod tests {
         assert!(new("missing x\n").is_empty());
         assert_eq!(new("missing y"), ["missing y"]);
         assert!(new("").is_empty());
+    }
+
+    #[test]
+    fn a_test_that_passes_is_no_failure_whatever_its_name() {
+        for line in [
+            "test parse_error ... ok",
+            "test_error (tests.Parse.test_error) ... ok",
+            "tests/parse.py::test_fails PASSED   [ 50%]",
+            "✓ says why it failed (3 ms)",
+            "ok 3 - fails without a key",
+            "--- PASS: TestPanic (0.00s)",
+            "[       OK ] Parser.Error (2 ms)",
+            "ok  \texample.com/errors\t0.3s",
+        ] {
+            assert!(!reports_failure(&normalised(line)), "{line}");
+        }
+        for line in [
+            "test parse_ok ... FAILED",
+            "not ok 3 - fails without a key",
+            "1 failed, 3 passed",
+            "error: that is not ok",
+            "✗ ok",
+        ] {
+            assert!(reports_failure(&normalised(line)), "{line}");
+        }
     }
 }
