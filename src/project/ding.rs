@@ -2,8 +2,8 @@
 //! rings the bell.
 
 use std::fmt;
-use std::fs;
-use std::io::ErrorKind;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
@@ -49,11 +49,19 @@ fn write(path: &Path, text: &str) -> std::io::Result<()> {
     }
     let path = fs::canonicalize(path).unwrap_or(path.to_owned());
     let draft = path.with_extension("json.ralph-new");
-    fs::write(&draft, text)?;
-    if let Ok(before) = fs::metadata(&path) {
-        fs::set_permissions(&draft, before.permissions())?;
+    let written = write_draft(&draft, text, &path).and_then(|()| fs::rename(&draft, &path));
+    written.inspect_err(|_| drop(fs::remove_file(&draft)))
+}
+
+/// Writes a new file with the permissions of the one that it is to replace.
+fn write_draft(draft: &Path, text: &str, path: &Path) -> std::io::Result<()> {
+    // What is there may be a link to a file that is not ours to change.
+    let _ = fs::remove_file(draft);
+    let mut file = File::create_new(draft)?;
+    if let Ok(before) = fs::metadata(path) {
+        file.set_permissions(before.permissions())?;
     }
-    fs::rename(&draft, &path).inspect_err(|_| drop(fs::remove_file(&draft)))
+    file.write_all(text.as_bytes())
 }
 
 /// The settings with the hooks; none if they have them already.
@@ -194,5 +202,19 @@ mod tests {
             assert!(error.contains("is not what Claude would read"), "{error}");
             assert_eq!(fs::read_to_string(&file).unwrap(), text);
         }
+    }
+
+    #[test]
+    fn a_link_where_the_draft_goes_is_not_followed() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let (root, other) = (directory.path(), directory.path().join("other"));
+        fs::write(&other, "mine").unwrap();
+        fs::create_dir(root.join(".claude")).unwrap();
+        let draft = root.join(".claude/settings.local.json.ralph-new");
+        std::os::unix::fs::symlink(&other, &draft).unwrap();
+        add_hooks(root).unwrap();
+        assert_eq!(fs::read_to_string(&other).unwrap(), "mine");
+        assert!(fs::symlink_metadata(root.join(SETTINGS)).unwrap().is_file());
+        assert!(fs::symlink_metadata(&draft).is_err());
     }
 }

@@ -13,12 +13,13 @@ pub(super) fn run(hooks: bool, setup: &Setup, out: &mut dyn Write) -> Result<Exi
     if hooks {
         made.push(project.add_hooks()?);
     }
+    let width = made.iter().map(|(what, _)| what.len()).max().unwrap_or(0);
     for (what, made) in made {
         let how = match made {
             Made::New => "written",
             Made::Kept => "was there already",
         };
-        writeln!(out, "{what:<12} {how}")?;
+        writeln!(out, "{what:<width$}  {how}")?;
     }
     writeln!(out, "\nNext: ralph feature spec NAME, or ralph task add TITLE; then ralph run")?;
     Ok(Exit::Done)
