@@ -3,12 +3,11 @@
 use anyhow::Result;
 
 use super::decision::{Decision, Then};
-use super::git::Salvage;
 use super::iteration::{Attempted, Iteration};
 use super::judge::Judgement;
 use super::{Engine, RunEnd};
-use crate::agent::{Exit, Facts, Scratch};
-use crate::dag::{AttemptId, Outcome, Status};
+use crate::agent::{Exit, Facts};
+use crate::dag::{Outcome, Status};
 use crate::event::{Diff, Event, IterationEnd, Stats};
 use crate::prompt::sigils::Promise;
 use crate::store::{Claim, ClaimLost, Ending, SessionRecord};
@@ -21,7 +20,10 @@ impl Engine<'_> {
         attempted: Attempted,
     ) -> Result<Option<RunEnd>> {
         let Attempted { iteration, around, facts, judgement, mut decision } = attempted;
-        let salvage = self.salvage(&iteration, &decision)?;
+        let salvage = match decision.outcome {
+            Outcome::Done => None,
+            _ => self.salvage(iteration.attempt)?,
+        };
         let head = self.look_at_head();
         let session = iteration.record(&facts, head.clone());
         let status = match self.finish(claim, &decision, session) {
@@ -70,38 +72,6 @@ impl Engine<'_> {
             ..Ending::new(decision.outcome, self.plan.max_retries)
         };
         self.store.finish(claim, &ending, self.helm.clock.now())
-    }
-
-    /// Keeps what an attempt without success has not committed.
-    fn salvage(&mut self, iteration: &Iteration, decision: &Decision) -> Result<Option<String>> {
-        let Some(git) = self.git.as_ref().filter(|_| decision.outcome != Outcome::Done) else {
-            return Ok(None);
-        };
-        let scratch = Scratch::new(&self.plan.places.temporary)?;
-        let kept = git.salvage(iteration.attempt, scratch.path());
-        Ok(self.report_salvage(iteration.attempt, kept))
-    }
-
-    /// Warns if what an attempt left behind is not kept, or not all of it; returns where it is kept.
-    pub(super) fn report_salvage(
-        &mut self,
-        attempt: AttemptId,
-        kept: Result<Option<Salvage>>,
-    ) -> Option<String> {
-        let what = format!("what attempt {attempt} has not committed");
-        match kept {
-            Ok(kept) => {
-                let Salvage { reference, missing } = kept?;
-                if let Some(missing) = missing {
-                    self.helm.warn(&format!("{what} is not all kept: {missing}"));
-                }
-                Some(reference)
-            }
-            Err(error) => {
-                self.helm.warn(&format!("{what} can't be kept: {error:#}"));
-                None
-            }
-        }
     }
 
     /// Tells what was committed, and pushes it if that is wanted.

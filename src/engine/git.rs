@@ -70,7 +70,7 @@ impl Git {
     pub(super) fn salvage(&self, attempt: AttemptId, scratch: &Path) -> Result<Option<Salvage>> {
         let changes =
             ["status", "--porcelain", "--untracked-files=normal", "--", ":/", BUT_THE_DATABASE];
-        if run(self.command(changes))?.is_empty() {
+        if self.text(changes)?.is_empty() {
             return Ok(None);
         }
         let shot = Shot::new(self, scratch)?;
@@ -90,7 +90,7 @@ impl Git {
         }
         let commit = run(command)?;
         let reference = salvage_reference(attempt);
-        run(self.command(["update-ref", &reference, &commit]))?;
+        self.text(["update-ref", &reference, &commit])?;
         Ok(Some(Salvage { reference, missing }))
     }
 
@@ -107,7 +107,7 @@ impl Git {
             "" => arguments.push("--git-dir"),
             name => arguments.extend(["--git-path", name]),
         }
-        run(self.command(arguments)).map(PathBuf::from)
+        self.text(arguments).map(PathBuf::from)
     }
 
     /// The tree of nothing, whose name depends on the hash that the repository uses.
@@ -120,7 +120,15 @@ impl Git {
         &self,
         arguments: impl IntoIterator<Item = I>,
     ) -> Option<String> {
-        run(self.command(arguments)).ok()
+        self.text(arguments).ok()
+    }
+
+    /// What git prints.
+    pub(super) fn text<I: AsRef<OsStr>>(
+        &self,
+        arguments: impl IntoIterator<Item = I>,
+    ) -> Result<String> {
+        run(self.command(arguments))
     }
 
     fn command<I: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = I>) -> Command {
@@ -165,7 +173,7 @@ struct Shot<'a> {
 
 impl<'a> Shot<'a> {
     fn new(git: &'a Git, scratch: &'a Path) -> Result<Shot<'a>> {
-        let top = PathBuf::from(run(git.command(["rev-parse", "--show-toplevel"]))?);
+        let top = PathBuf::from(git.text(["rev-parse", "--show-toplevel"])?);
         let index = scratch.join("index");
         // With the real index as a start git knows which files have not changed. There is none before
         // the first commit.

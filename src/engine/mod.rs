@@ -11,6 +11,7 @@ mod conclusion;
 mod decision;
 #[cfg(test)]
 mod documented;
+mod end;
 mod git;
 mod heartbeat;
 mod helm;
@@ -19,6 +20,7 @@ mod judge;
 mod known_red;
 mod limits;
 mod lock;
+mod loop_plan;
 mod model;
 mod normal;
 mod outlook;
@@ -28,6 +30,7 @@ mod plan;
 mod preflight;
 mod preview;
 mod relay;
+mod salvage;
 mod sentinels;
 mod signals;
 mod stop;
@@ -35,14 +38,13 @@ mod totals;
 mod tree;
 mod verify;
 
-use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::agent::{Mailbox, Scratch, Trouble};
-use crate::dag::{Attempt, AttemptId, Outcome, RunId, TaskId};
+use crate::agent::{Mailbox, Scratch};
+use crate::dag::RunId;
 use crate::event::{Activity, Event, Idle, Progress, RunCommand, Start, View};
 use crate::store::{NewRun, RunTotals, Store, Target};
 use breaker::Breaker;
@@ -59,11 +61,14 @@ pub use checklist::Checklist;
 #[doc(hidden)]
 pub use checklist::ticked_off;
 pub use clock::Clock;
+pub use end::RunEnd;
 pub use lock::{Holder, TreeHeld, TreeLock};
+pub use loop_plan::{LoopPlan, LoopPrompt, PLAN};
 pub use model::Strategy;
-pub use plain::{LoopPlan, LoopPrompt, PLAN, run_loop};
+pub use plain::run_loop;
 pub use plan::{AgentPlan, Baseline, Places, Plan, TerminalPlan, VerifyPlan};
 pub use preview::{Preview, preview};
+pub use salvage::salvage_crash;
 pub use signals::forward_signals;
 pub use stop::{Bounds, Reached};
 pub use totals::Totals;
@@ -72,100 +77,14 @@ pub use tree::{Ours, Tree, look_at_tree};
 /// How often it is looked whether others have made something ready.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// How a run ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RunEnd {
-    /// Everything in the target is done.
-    Done,
-    /// Everything is done or has failed.
-    Failed,
-    /// Somebody said that the loop is complete.
-    Signalled(String),
-    /// A bound was reached.
-    Limit(Reached),
-    /// What is left waits for these, which can't get done by themselves.
-    Stuck(Vec<TaskId>),
-    /// There is nothing to do at all.
-    Empty,
-    /// A person ended it.
-    Interrupted,
-    /// This file asked for it.
-    Stopped(String),
-    /// The agent said that it must stop.
-    Failure,
-    /// The API refuses, and waiting would not help.
-    Refused(Trouble),
-    /// A check fails before any work was done.
-    RedBaseline {
-        /// The command.
-        command: String,
-        /// How it ended.
-        how: String,
-    },
-    /// Sessions or checks fail for a reason that has nothing to do with the tasks.
-    Breaker(Common),
-    /// The reader of its output went away before it was over.
-    Unheard,
-}
-
-impl RunEnd {
-    /// It in a word, as it is recorded.
-    pub fn name(&self) -> &'static str {
-        match self {
-            RunEnd::Done | RunEnd::Signalled(_) => "done",
-            RunEnd::Failed => "failed",
-            RunEnd::Limit(_) => "limit",
-            RunEnd::Stuck(_) => "stuck",
-            RunEnd::Empty => "empty",
-            RunEnd::Interrupted => "interrupted",
-            RunEnd::Stopped(_) => "stopped",
-            RunEnd::Failure => "failure",
-            RunEnd::Refused(_) => "refused",
-            RunEnd::RedBaseline { .. } => "baseline",
-            RunEnd::Breaker(_) => "breaker",
-            RunEnd::Unheard => "unheard",
-        }
-    }
-}
-
-impl fmt::Display for RunEnd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RunEnd::Done => f.write_str("everything is done"),
-            RunEnd::Signalled(how) => write!(f, "the loop is complete: {how}"),
-            RunEnd::Failed => f.write_str("some tasks failed for good"),
-            RunEnd::Limit(reached) => {
-                write!(f, "the limit on {} was reached", reached.name())
-            }
-            RunEnd::Stuck(behind) => {
-                let ids: Vec<String> = behind.iter().take(5).map(TaskId::to_string).collect();
-                let more = if behind.len() > ids.len() { ", …" } else { "" };
-                write!(f, "nothing can go on: what is left waits for {}{more}", ids.join(", "))
-            }
-            RunEnd::Empty => f.write_str("there are no tasks"),
-            RunEnd::Interrupted => f.write_str("interrupted"),
-            RunEnd::Stopped(file) => write!(f, "stopped on request: `{file}` was made"),
-            RunEnd::Failure => f.write_str("the agent said that the run must stop"),
-            RunEnd::Refused(trouble) => write!(f, "{trouble}"),
-            RunEnd::RedBaseline { command, how } => write!(
-                f,
-                "`{command}` {how} before any work was done: mend it, or go on with --no-baseline or \
-                 `verify.baseline = \"known-red\"`"
-            ),
-            RunEnd::Breaker(common) => write!(f, "{common}"),
-            RunEnd::Unheard => f.write_str("the reader of the output is gone"),
-        }
-    }
-}
-
 /// A run.
 struct Engine<'a> {
     plan: &'a Plan,
     store: Store,
     helm: Helm<'a>,
     git: Option<Git>,
-    /// What asks the run to end.
-    sentinels: Sentinels,
+    /// What asks the run to end; none if nothing is to be run.
+    sentinels: Option<Sentinels>,
     record: Record,
     breaker: Breaker,
     known_red: KnownRed,
@@ -221,42 +140,20 @@ pub fn run(
     Scratch::sweep(&plan.places.temporary);
     let _heartbeat = Heartbeat::start(store.path(), run);
     let helm = Helm::new(&plan.agent, &plan.places, plan.bounds, mailbox, clock, view, run);
-    let mut engine = Engine::new(store, plan, helm, Sentinels::of_a_run(&plan.places.root));
+    let mut engine = Engine::new(store, plan, helm);
+    engine.sentinels = Some(Sentinels::of_a_run(&plan.places.root));
     let end = engine.go();
     Ok(engine.close(end))
 }
 
-/// Keeps what a run that was killed has left in the working tree, so that it is not taken for work of a
-/// person. What could not be kept is tried, and told, when the run begins.
-pub fn salvage_crash(store: &Store, places: &Places) -> Result<()> {
-    let Some(git) = Git::find(&places.root) else { return Ok(()) };
-    if let Some(crashed) = crashed_here(store, &git, &places.root)? {
-        let scratch = Scratch::new(&places.temporary)?;
-        if let Ok(Some(kept)) = git.salvage(crashed, scratch.path())
-            && kept.missing.is_some()
-        {
-            git.forget_salvage(crashed);
-        }
-    }
-    Ok(())
-}
-
-/// The attempt whose run was killed in this working tree and of which nothing is kept, if it was the last.
-/// Another run on this database may have crashed in another working tree: what it left is there.
-fn crashed_here(store: &Store, git: &Git, root: &Path) -> Result<Option<AttemptId>> {
-    let last = store.last_attempt_in(root, git.is_the_only_tree())?;
-    let crashed = last.filter(crashed_with_its_run).map(|last| last.id);
-    Ok(crashed.filter(|&attempt| git.salvaged(attempt).is_none()))
-}
-
 impl<'a> Engine<'a> {
-    fn new(store: Store, plan: &'a Plan, helm: Helm<'a>, sentinels: Sentinels) -> Engine<'a> {
+    fn new(store: Store, plan: &'a Plan, helm: Helm<'a>) -> Engine<'a> {
         Engine {
             plan,
             store,
             helm,
             git: Git::find(&plan.places.root),
-            sentinels,
+            sentinels: None,
             record: Record::default(),
             breaker: Breaker::default(),
             known_red: KnownRed::default(),
@@ -269,7 +166,6 @@ impl<'a> Engine<'a> {
 
     fn go(&mut self) -> Result<RunEnd> {
         self.tell_beginning()?;
-        self.salvage_of_a_crash()?;
         self.head = self.look_at_head();
         let mut has_looked = false;
         loop {
@@ -305,7 +201,7 @@ impl<'a> Engine<'a> {
         let end = match self.plan.bounds.reached(&self.helm.used()) {
             Some(reached) => RunEnd::Limit(reached),
             None if is_unheard => RunEnd::Unheard,
-            None => match self.sentinels.found() {
+            None => match self.sentinels.as_ref().and_then(Sentinels::found) {
                 Some(file) => RunEnd::Stopped(self.name_of(&file)),
                 None => return Ok(None),
             },
@@ -406,17 +302,6 @@ impl<'a> Engine<'a> {
         self.head.clone()
     }
 
-    /// What a run that was killed has left in the working tree is kept before anybody changes it.
-    fn salvage_of_a_crash(&mut self) -> Result<()> {
-        let Some(git) = &self.git else { return Ok(()) };
-        if let Some(crashed) = crashed_here(&self.store, git, &self.plan.places.root)? {
-            let scratch = Scratch::new(&self.plan.places.temporary)?;
-            let kept = git.salvage(crashed, scratch.path());
-            self.report_salvage(crashed, kept);
-        }
-        Ok(())
-    }
-
     /// Records and tells how the run ended, whatever ended it.
     fn close(mut self, end: Result<RunEnd>) -> Finished {
         let end = end.and_then(|end| self.helm.heard(end));
@@ -425,7 +310,9 @@ impl<'a> Engine<'a> {
         if let Err(error) = &end {
             self.helm.break_off(error);
         }
-        self.remember_tree();
+        if let Some(git) = self.git.as_ref().filter(|_| self.helm.used.iterations > 0) {
+            git.remember_tree(&self.plan.places.temporary);
+        }
         Finished {
             end,
             run: self.helm.run,
@@ -438,15 +325,6 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Remembers how the working tree was left, so that the next run does not take it for the work of a
-    /// person.
-    fn remember_tree(&self) {
-        let git = self.git.as_ref().filter(|_| self.helm.used.iterations > 0);
-        if let (Some(git), Ok(scratch)) = (git, Scratch::new(&self.plan.places.temporary)) {
-            git.remember_tree(scratch.path());
-        }
-    }
-
     fn record_end(&mut self, outcome: &str) -> Result<()> {
         let now = self.helm.clock.now();
         let totals = RunTotals {
@@ -456,10 +334,4 @@ impl<'a> Engine<'a> {
         };
         self.store.end_run(self.helm.run, &totals, now)
     }
-}
-
-/// Whether an attempt ended because the process of its run did. One whose agent alone crashed has a
-/// cost, and what it left behind was looked at when it ended.
-fn crashed_with_its_run(attempt: &Attempt) -> bool {
-    attempt.outcome == Some(Outcome::Crashed) && attempt.cost_usd.is_none()
 }

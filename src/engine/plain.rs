@@ -2,10 +2,9 @@
 //! complete.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::Result;
 
 use super::bell::Bell;
 use super::breaker::{Breaker, is_empty};
@@ -15,105 +14,21 @@ use super::git::Git;
 use super::helm::{Break, Helm};
 use super::limits::{Reaction, react};
 use super::lock::TreeLock;
-use super::plan::{AgentPlan, Places};
+use super::loop_plan::{LoopPlan, PLAN};
 use super::sentinels::{DING, DONE, Sentinels};
-use super::stop::{Bounds, Reached};
+use super::stop::Reached;
 use super::totals::Totals;
 use super::{Finished, RunEnd};
 use crate::agent::sandbox::Stance;
-use crate::agent::{self, EndedBy, Facts, Invocation, Mailbox, Scratch, Session, Stdin, Trouble};
+use crate::agent::{
+    self, EndedBy, Facts, Invocation, Mailbox, Report, Scratch, Session, Stdin, Trouble,
+};
 use crate::dag::{Outcome, RunId};
 use crate::event::{
-    Activity, Diff, Event, IterationEnd, IterationStart, Mode, Progress, RunCommand, Start, Stats,
-    View,
+    Activity, Diff, Event, IterationEnd, IterationStart, Progress, RunCommand, Start, Stats, View,
 };
-use crate::hint::HintExt;
 use crate::prompt::sigils::{Promise, promised_at_the_end, promised_on_screen};
-use crate::prompt::{Prompt, Values};
 use crate::time::Timestamp;
-
-/// What a loop is to do.
-pub struct LoopPlan {
-    /// What it says each time.
-    pub prompt: LoopPrompt,
-    /// What it is called, to tell several apart.
-    pub loop_id: Option<String>,
-    /// The words in a final answer that complete it.
-    pub completion_promise: String,
-    /// A file whose items, all ticked off, complete it; absolute.
-    pub checklist: Option<PathBuf>,
-    /// Whether the agent has the terminal, and a person talks to it.
-    pub passthrough: bool,
-    /// The model, if not the agent's own choice.
-    pub model: Option<String>,
-    /// Whether new commits are pushed after each iteration.
-    pub auto_push: bool,
-    /// The pause between two iterations.
-    pub pause: Duration,
-    /// What it may use up.
-    pub bounds: Bounds,
-    /// How agents are started.
-    pub agent: AgentPlan,
-    /// Where things are.
-    pub places: Places,
-    /// What is done when the agent asks for the person's attention.
-    pub ring: fn(),
-}
-
-impl LoopPlan {
-    /// How its sessions are shown, in a word.
-    fn mode(&self) -> Mode {
-        if self.passthrough { Mode::Terminal } else { self.agent.mode() }
-    }
-}
-
-/// What a loop says each time.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LoopPrompt {
-    /// What is in this file, read anew each time.
-    File(PathBuf),
-    /// This.
-    Text(String),
-    /// The built-in prompt for a plan, or what the project has in its place.
-    Plan,
-}
-
-impl LoopPrompt {
-    /// Where it comes from, in a few words; a file in the project by its name there.
-    fn source(&self, root: &Path) -> String {
-        match self {
-            LoopPrompt::File(path) => path.strip_prefix(root).unwrap_or(path).display().to_string(),
-            LoopPrompt::Text(text) => {
-                let first = text.lines().next().unwrap_or_default();
-                let short: String = first.chars().take(60).collect();
-                if short.len() < text.len() { format!("{short}…") } else { short }
-            }
-            LoopPrompt::Plan => "one item of the plan".to_owned(),
-        }
-    }
-
-    /// What it is now, with `{plan}` as it is written; `overrides` has the project's own prompts.
-    /// A file with nothing in it is an error: a session would cost money for nothing.
-    pub fn read(&self, overrides: &Path) -> Result<String> {
-        match self {
-            LoopPrompt::Text(text) => Ok(text.clone()),
-            LoopPrompt::File(path) => {
-                let text = fs::read(path)
-                    .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-                    .with_context(|| format!("can't read the prompt `{}`", path.display()))?;
-                if text.trim().is_empty() {
-                    return Err(anyhow!("the prompt `{}` is empty", path.display()))
-                        .hint("write what the agent is to do each time");
-                }
-                Ok(text)
-            }
-            LoopPrompt::Plan => Prompt::LoopPlan.render(overrides, &Values::from([("plan", PLAN)])),
-        }
-    }
-}
-
-/// In a prompt it becomes the path of the plan.
-pub const PLAN: &str = "{plan}";
 
 /// How an iteration went.
 struct Iteration {
@@ -322,6 +237,11 @@ impl Plain<'_> {
                 self.helm.converse(invocation, &mut log, Activity::Working)?
             }
         };
+        Ok(self.assess(report, log_path))
+    }
+
+    /// How an iteration went in which the agent worked alone.
+    fn assess(&mut self, report: Report, log: String) -> Iteration {
         let why = report.why_failed();
         // A command that is no agent may do its work without a word.
         let is_quiet = self.plan.agent.plain && report.facts.trouble.is_none();
@@ -336,14 +256,8 @@ impl Plain<'_> {
         let facts = report.facts;
         self.totals.input_tokens += facts.input_tokens;
         self.totals.output_tokens += facts.output_tokens;
-        let mut iteration = Iteration {
-            outcome: Outcome::Done,
-            reason: None,
-            facts,
-            log: log_path,
-            end: None,
-            again: None,
-        };
+        let mut iteration =
+            Iteration { outcome: Outcome::Done, reason: None, facts, log, end: None, again: None };
         match (report.ended_by, iteration.facts.trouble.clone()) {
             (EndedBy::Request, _) => {
                 iteration.outcome = Outcome::Interrupted;
@@ -372,7 +286,7 @@ impl Plain<'_> {
             let completed = self.completed(&iteration.facts);
             iteration.end = completed.or(Some(RunEnd::Breaker(common)));
         }
-        Ok(iteration)
+        iteration
     }
 
     fn refused(&mut self, iteration: &mut Iteration, trouble: Trouble, why: &str) {
@@ -503,9 +417,8 @@ impl Plain<'_> {
         if let Err(error) = &end {
             self.helm.break_off(error);
         }
-        let git = self.git.as_ref().filter(|_| self.helm.used.iterations > 0);
-        if let (Some(git), Ok(scratch)) = (git, Scratch::new(&self.plan.places.temporary)) {
-            git.remember_tree(scratch.path());
+        if let Some(git) = self.git.as_ref().filter(|_| self.helm.used.iterations > 0) {
+            git.remember_tree(&self.plan.places.temporary);
         }
         let checklist = self.checklist();
         Finished {
@@ -538,16 +451,6 @@ fn promised(facts: &Facts, completion_promise: &str) -> Option<RunEnd> {
         Promise::Words => RunEnd::Signalled(format!("the agent said {completion_promise}")),
         Promise::Failure => RunEnd::Failure,
     })
-}
-
-impl From<Break> for RunEnd {
-    fn from(reason: Break) -> RunEnd {
-        match reason {
-            Break::Interrupted => RunEnd::Interrupted,
-            Break::OutOfTime => RunEnd::Limit(Reached::Time),
-            Break::Asked => RunEnd::Stopped(DONE.to_owned()),
-        }
-    }
 }
 
 #[cfg(test)]

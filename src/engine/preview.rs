@@ -9,7 +9,6 @@ use super::clock::Clock;
 use super::helm::Helm;
 use super::model::Choice;
 use super::plan::Plan;
-use super::sentinels::Sentinels;
 use crate::agent::{AttemptContext, Invocation, Mailbox};
 use crate::dag::{RunId, TaskId};
 use crate::event::{Stamped, View};
@@ -41,7 +40,7 @@ pub fn preview(store: Store, plan: &Plan, clock: &Clock) -> Result<Option<Previe
     let (mailbox, mut nobody) = (Mailbox::new(), Nobody);
     let run = RunId::from_bits(0);
     let helm = Helm::new(&plan.agent, &plan.places, plan.bounds, &mailbox, clock, &mut nobody, run);
-    let engine = Engine::new(store, plan, helm, Sentinels::ignored());
+    let engine = Engine::new(store, plan, helm);
     let failed = super::decision::last_failed(&around);
     let model = match plan.strategy.choose(&engine.record, failed, clock.now()) {
         Choice::Model { name, .. } => name,

@@ -32,11 +32,6 @@ impl Sentinels {
         Sentinels::watch(root, &[DONE])
     }
 
-    /// None count, and none is removed.
-    pub(super) fn ignored() -> Sentinels {
-        Sentinels { root: PathBuf::new(), names: &[] }
-    }
-
     fn watch(root: &Path, names: &'static [&'static str]) -> Sentinels {
         let sentinels = Sentinels { root: root.to_owned(), names };
         sentinels.remove();
@@ -53,10 +48,10 @@ impl Sentinels {
     fn remove(&self) {
         let mut found = Vec::new();
         search(&self.root, self.names, DEPTH, &mut found);
-        // The one that asks for attention is of no use to anybody afterwards, either.
+        // A file that asks for attention means nothing before or after that, either.
         found.push(self.root.join(DING));
         for file in found {
-            // Whoever was quicker did the same.
+            // Another process may have removed it already.
             let _ = fs::remove_file(file);
         }
     }

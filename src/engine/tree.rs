@@ -10,7 +10,6 @@ use super::git::{Git, SALVAGE};
 use super::outputs;
 use super::plan::Places;
 use crate::agent::Scratch;
-use crate::dag::AttemptId;
 
 /// The file in the git directory of a worktree that says how the last run left it.
 const LEFT: &str = "ralph-left";
@@ -40,19 +39,22 @@ pub struct Ours<'a> {
 /// What the working tree of a project is like.
 pub fn look_at_tree(places: &Places, ours: &Ours<'_>) -> Result<Tree> {
     let Some(git) = Git::find(&places.root) else { return Ok(Tree::NoRepository) };
-    let Some(files) = git.uncommitted(places, ours).filter(|files| !files.is_empty()) else {
+    let files = git.uncommitted(places, ours)?;
+    if files.is_empty() {
         return Ok(Tree::Clean);
-    };
+    }
     let scratch = Scratch::new(&places.temporary)?;
     Ok(git.left(scratch.path()).map_or(Tree::Dirty(files), Tree::Left))
 }
 
 impl Git {
-    /// Remembers the state of the working tree at the end of a run, so that the next one knows it.
-    pub(super) fn remember_tree(&self, scratch: &Path) {
+    /// Remembers how a run left the working tree, so that the next one does not take it for the work of
+    /// a person.
+    pub(super) fn remember_tree(&self, temporary: &Path) {
         let Ok(file) = self.path_of(LEFT) else { return };
+        let state = Scratch::new(temporary).and_then(|scratch| self.state(scratch.path(), &[]));
         // If it can't be remembered, the next run asks.
-        let _ = match self.state(scratch, &[]) {
+        let _ = match state {
             Ok(state) => fs::write(file, state),
             Err(_) => fs::remove_file(file),
         };
@@ -70,20 +72,15 @@ impl Git {
         (left == state).then_some(None)
     }
 
-    /// Forgets what was kept of an attempt.
-    pub(super) fn forget_salvage(&self, attempt: AttemptId) {
-        let _ = self.output(["update-ref", "-d", &format!("{SALVAGE}/{attempt}")]);
-    }
-
     /// The files with changes that are not committed, but for ralph's own.
-    fn uncommitted(&self, places: &Places, ours: &Ours<'_>) -> Option<Vec<String>> {
+    fn uncommitted(&self, places: &Places, ours: &Ours<'_>) -> Result<Vec<String>> {
         let status = ["status", "--porcelain", "-z", "--no-renames", "--untracked-files=all"];
-        let status = self.output(status)?;
+        let status = self.text(status)?;
         if status.is_empty() {
-            return Some(Vec::new());
+            return Ok(Vec::new());
         }
-        let top = PathBuf::from(self.output(["rev-parse", "--show-toplevel"])?);
-        let prefix = self.output(["rev-parse", "--show-prefix"])?;
+        let top = PathBuf::from(self.text(["rev-parse", "--show-toplevel"])?);
+        let prefix = self.text(["rev-parse", "--show-prefix"])?;
         let mut own = outputs::own();
         own.extend([places.logs.directory().to_owned(), places.database.clone()]);
         own.extend(ours.files.iter().cloned());
@@ -94,7 +91,7 @@ impl Git {
                 || (inside == Some(".gitignore") && self.only_ignores(path, &top, ours.ignored))
         };
         let changed = status.split('\0').filter_map(|entry| entry.get(3..));
-        Some(changed.filter(|path| !is_own(path)).map(str::to_owned).collect())
+        Ok(changed.filter(|path| !is_own(path)).map(str::to_owned).collect())
     }
 
     /// Whether the only change to an ignore file is that it has these lines.

@@ -260,8 +260,10 @@ fn a_check_that_fails_before_any_work_stops_a_run() {
     }
     // A dry run tries nothing.
     project.write(".ralph.toml", "[verify]\ncommands = [\"touch tried\"]\n");
+    project.write(".ralph-ding", "");
     project.run(project.ralph_with("done", ["run", "--dry-run"]), None).ok();
     assert!(!project.root().join("tried").exists());
+    assert!(project.root().join(".ralph-ding").exists(), "it is for a loop that runs beside it");
 }
 
 #[test]
@@ -334,6 +336,15 @@ fn uncommitted_work_is_named_and_refused_where_nobody_can_be_asked() {
     project.run(project.ralph_with("done", ["run", "--no-verify"]), None).fails(2);
     project.write(".ralph.toml", "[run]\nallow_dirty = true\n");
     run(&project, &["done"], &["--no-verify"]).ok();
+}
+
+#[test]
+fn a_tree_that_git_can_not_look_at_is_not_taken_for_clean() {
+    let (project, task) = committed();
+    project.write(".git/index", "nonsense");
+    let said = project.run(project.ralph_with("done", ["run"]), None).fails(1);
+    assert!(said.starts_with("error: git: "), "{said}");
+    assert!(outcomes(&project, &task).is_empty());
 }
 
 #[test]

@@ -32,7 +32,9 @@ pub(super) fn run(args: &RunArgs, setup: &Setup, out: &mut dyn Write) -> Result<
         return dry_run(store, &plan, setup, out);
     }
     let lock = take_tree(&plan.places.root)?;
-    engine::salvage_crash(&store, &plan.places)?;
+    if let Some(warning) = engine::salvage_crash(&store, &plan.places)? {
+        setup.say(&format!("warning: {warning}"));
+    }
     let allow_dirty = settings.run.allow_dirty;
     match ask_for_tree(&plan.places, Vec::new(), allow_dirty, &args.show, setup)? {
         Leave::Granted => {}
