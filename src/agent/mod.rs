@@ -54,7 +54,7 @@ pub use program::Program;
 pub use pty::{PtyOptions, converse_in_pty};
 pub use scratch::Scratch;
 pub use stream::Parser;
-pub use terminal::{is_in_foreground, leave_raw_mode};
+pub use terminal::{is_in_background, is_in_foreground, leave_raw_mode};
 pub use watch::{EndedBy, Limits, Request};
 
 /// What this program does when another ralph has started it, to stand between ralph and an agent.

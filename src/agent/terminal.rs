@@ -59,6 +59,11 @@ pub fn is_in_foreground() -> bool {
     tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp())
 }
 
+/// Whether another job of the shell has the terminal on stdout.
+pub fn is_in_background() -> bool {
+    tcgetpgrp(stdout()).is_ok_and(|group| group != getpgrp())
+}
+
 /// The terminal while every key is handed on as it is. When this is dropped, by whatever way, the
 /// terminal is as it was.
 #[derive(Debug)]

@@ -316,7 +316,8 @@ fn view(args: &ShowArgs, setup: &Setup, root: &Path) -> Box<dyn View> {
             let environment = setup.environment.clone();
             let view = RunView::new(io::BufWriter::new(out), terminal, root, options)
                 .warning_on(Box::new(io::stderr()))
-                .following(move || Terminal::stdout(&environment));
+                .following(move || Terminal::stdout(&environment))
+                .unless(agent::is_in_background);
             Box::new(view)
         }
         RunFormat::Jsonl => Box::new(JsonLines::new(io::BufWriter::new(out))),

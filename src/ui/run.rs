@@ -34,6 +34,8 @@ pub struct RunView<W: Write> {
     stamp: usize,
     /// Whether there is a line at the bottom.
     has_status: bool,
+    /// Tells whether the terminal is another program's for now.
+    is_away: Option<Box<dyn Fn() -> bool>>,
     root: PathBuf,
     now: Now,
     most_iterations: Option<u32>,
@@ -75,6 +77,7 @@ impl<W: Write> RunView<W> {
             look: None,
             stamp,
             has_status: options.status_line,
+            is_away: None,
             root: root.to_owned(),
             now: Now::default(),
             most_iterations: None,
@@ -107,6 +110,13 @@ impl<W: Write> RunView<W> {
     /// Follows a terminal whose window is made wider or narrower: `look` tells what it is like now.
     pub fn following(mut self, look: impl Fn() -> Terminal + 'static) -> RunView<W> {
         self.look = Some(Box::new(look));
+        self
+    }
+
+    /// Draws no line at the bottom while `is_away` tells that the terminal is another program's: the
+    /// line would be in the way of what a person types into the shell.
+    pub fn unless(mut self, is_away: impl Fn() -> bool + 'static) -> RunView<W> {
+        self.is_away = Some(Box::new(is_away));
         self
     }
 
@@ -393,7 +403,9 @@ impl<W: Write> View for RunView<W> {
 
     fn tick(&mut self, now: Timestamp, activity: &Activity) -> io::Result<()> {
         self.follow();
-        if self.has_status {
+        if self.is_away.as_ref().is_some_and(|is_away| is_away()) {
+            self.out.out.forget();
+        } else if self.has_status {
             let status = self.status(now, activity);
             self.out.out.draw(&status)?;
         }

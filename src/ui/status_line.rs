@@ -35,6 +35,11 @@ impl<W: Write> StatusLine<W> {
         self.out.flush()
     }
 
+    /// Leaves the line where it is, and the place below to others.
+    pub(super) fn forget(&mut self) {
+        self.shown = None;
+    }
+
     /// Takes the line away.
     pub(super) fn clear(&mut self) -> io::Result<()> {
         match self.shown.take() {

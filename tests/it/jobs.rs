@@ -86,6 +86,24 @@ fn a_run_in_the_background_is_not_stopped_and_leaves_the_terminal_alone() {
 }
 
 #[test]
+fn a_run_draws_no_line_over_the_shell_while_it_is_in_the_background() {
+    let mut job = Job::new();
+    job.command.env("FAKE_CLAUDE", "say ready | sleep 2500 | touch later | wait-file go | done");
+    let mut shell = job.shell();
+    shell.press(&format!("{RALPH} run --no-verify &\n"));
+    shell.wait_for("ready");
+    // The line is drawn every second, and stays until something else is written.
+    let later = job.project.root().join("later");
+    wait_until(Instant::now() + DEADLINE, || later.exists().then_some(())).expect("it works on");
+    assert!(!shell.screen().contains('►'), "{}", shell.screen());
+    shell.press("fg\n");
+    shell.wait_for("► ");
+    job.let_go();
+    shell.wait_for("everything is done").wait_for_times("shell> ", 2);
+    job.finish(shell);
+}
+
+#[test]
 fn a_run_that_was_started_in_the_background_listens_when_it_is_brought_back() {
     let job = Job::new();
     let mut shell = job.shell();
