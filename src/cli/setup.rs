@@ -35,10 +35,8 @@ pub(super) struct Setup {
 /// A question would have to be asked and may not be.
 #[derive(Debug)]
 pub(super) enum Refused {
-    /// Whether to do it, or how.
-    Question,
-    /// Whether to work in a tree with uncommitted changes, in its own words.
-    Tree(String),
+    /// Whether to do it, or how; in words that say what it is about.
+    Question(String),
     /// Many.
     Interview,
 }
@@ -46,9 +44,8 @@ pub(super) enum Refused {
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Refused::Question => "this needs an answer and there is no terminal to ask on",
-            Refused::Tree(words) => words,
-            Refused::Interview => "an interview needs a terminal, and this is none",
+            Refused::Question(about) => about,
+            Refused::Interview => "an interview needs a terminal for both input and output",
         })
     }
 }
@@ -192,6 +189,7 @@ impl Setup {
         if yes {
             return Ok(true);
         }
+        self.require_answers(question, "repeat it with --yes")?;
         let answer = self.ask(&format!("{question} [y/N]"), "repeat it with --yes")?;
         Ok(matches!(answer.as_str(), "y" | "Y" | "yes" | "Yes"))
     }
@@ -199,14 +197,22 @@ impl Setup {
     /// Asks the person at the terminal. Without one, and in the background, that is refused, and
     /// `otherwise` says what to do instead.
     pub(super) fn ask(&self, question: &str, otherwise: &str) -> Result<String> {
-        let has_terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
-        if !has_terminal || !agent::is_in_foreground() {
-            return Err(anyhow!(Refused::Question)).hint(otherwise);
-        }
+        self.require_answers(question, otherwise)?;
         write!(io::stderr(), "{question} ")?;
         let mut answer = String::new();
         io::stdin().lock().read_line(&mut answer)?;
         Ok(answer.trim().to_owned())
+    }
+
+    /// An error that names the question unless a person can answer it here.
+    fn require_answers(&self, question: &str, otherwise: &str) -> Result<()> {
+        let has_terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
+        if has_terminal && agent::is_in_foreground() {
+            return Ok(());
+        }
+        let question = question.lines().next().unwrap_or_default();
+        let about = format!("there is no terminal to ask on: {question}");
+        Err(anyhow!(Refused::Question(about))).hint(otherwise)
     }
 
     /// An error unless a person can talk to an agent here.

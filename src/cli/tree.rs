@@ -52,7 +52,7 @@ pub(super) fn ask_for_tree(
     };
     if !is_watched(show) {
         let said = describe(&files, ", and there is no terminal to ask on");
-        return Err(anyhow!(Refused::Tree(said)))
+        return Err(anyhow!(Refused::Question(said)))
             .hint("commit or stash them, or go on with --allow-dirty (run.allow_dirty)");
     }
     setup.say(&describe(&files, ""));

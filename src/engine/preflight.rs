@@ -35,6 +35,9 @@ impl Helm<'_> {
         }
         let mut arguments = program.arguments;
         arguments.push("--version".into());
+        let mut words = vec![program.name.to_string_lossy()];
+        words.extend(arguments.iter().map(|it| it.to_string_lossy()));
+        let asked = words.join(" ");
         let invocation = Invocation {
             program: program.name.clone(),
             arguments,
@@ -49,7 +52,6 @@ impl Helm<'_> {
             Ended::Well => Ok(None),
             Ended::Interrupted => Ok(Some(RunEnd::Interrupted)),
             Ended::Badly { how, tail, .. } => {
-                let asked = format!("{} --version", program.name.display());
                 let told = describe(&asked, &how, &tail);
                 Err(anyhow!("the agent does not work: {told}")).hint(
                     "try it by hand, or name another program with --agent, RALPH_AGENT_COMMAND or \

@@ -204,7 +204,7 @@ fn an_interrupted_build_keeps_what_it_made_and_says_so() {
     assert_eq!(project.ralph(["task", "list", "--ready", "--json"]).json().to_string(), "[]");
     let refused = build(&project, "say never", &["login"]).fails(2);
     insta::assert_snapshot!(refused, @r"
-    error: this needs an answer and there is no terminal to ask on
+    error: there is no terminal to ask on: The feature `login` has 2 tasks, 0 of them done.
     hint: repeat it with --continue or --replace
     ");
 }

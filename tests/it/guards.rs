@@ -213,6 +213,11 @@ fn an_agent_that_does_not_work_is_found_before_anything_is_claimed() {
         node: not found
         hint: try it by hand, or name another program with --agent, RALPH_AGENT_COMMAND or agent.command
         ");
+        assert_snapshot!(told(&with("sh ./agent")), @"
+        error: the agent does not work: `sh ./agent --version` ended with code 127:
+        node: not found
+        hint: try it by hand, or name another program with --agent, RALPH_AGENT_COMMAND or agent.command
+        ");
         }
     }
 }

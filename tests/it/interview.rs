@@ -177,7 +177,7 @@ fn an_interview_needs_a_terminal() {
     {
         let said = project.ralph(arguments).fails(2);
         insta::allow_duplicates!(insta::assert_snapshot!(said, @r"
-        error: an interview needs a terminal, and this is none
+        error: an interview needs a terminal for both input and output
         hint: run it in a terminal, without pipes
         "));
     }

@@ -472,10 +472,10 @@ fn a_feature_that_others_wait_for_cannot_be_deleted() {
 fn deleting_asks_and_refuses_where_nobody_can_answer() {
     let (project, _, second) = pair();
     project.feature("login");
-    insta::assert_snapshot!(project.refuses(2, ["task", "delete", &second]), @r"
-    error: this needs an answer and there is no terminal to ask on
+    insta::assert_snapshot!(project.refuses(2, ["task", "delete", &second]), @r#"
+    error: there is no terminal to ask on: Delete [A] "Second"?
     hint: repeat it with --yes
-    ");
+    "#);
     project.refuses_reading(2, "y\n", ["task", "delete", &second]);
     project.refuses(2, ["feature", "delete", "login"]);
 }

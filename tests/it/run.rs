@@ -632,12 +632,12 @@ fn what_failed_before_is_asked_about_reset_or_refused() {
     project.ralph(["task", "fail", &task, "-r", "no"]).ok();
     let refused = project.ralph(["run"]).fails(2);
     insta::assert_snapshot!(refused, @r"
-    error: this needs an answer and there is no terminal to ask on
+    error: there is no terminal to ask on: 1 task failed in an earlier run. Reset and try again?
     hint: repeat it with --yes
     ");
     let refused = project.ralph(["run", "--headless", "--no-auto-reset"]).fails(2);
     insta::assert_snapshot!(refused, @r"
-    error: 1 task failed in an earlier run: this needs an answer and there is no terminal to ask on
+    error: 1 task failed in an earlier run
     hint: `ralph task reset ID` puts one back, --yes all of them
     ");
     assert_eq!(status(&project, &task), "failed");

@@ -151,7 +151,7 @@ fn ask_for_limit(setup: &Setup) -> Result<Option<f64>> {
         match answer.trim_start_matches('$').parse::<f64>() {
             _ if answer.is_empty() => return Ok(None),
             Ok(limit) if limit > 0.0 && limit.is_finite() => return Ok(Some(limit)),
-            _ => setup.say("that is no amount such as 5 or 2.50"),
+            _ => setup.say("that is not an amount: write 5 or 2.50"),
         }
     }
 }
@@ -164,9 +164,8 @@ fn reset_failed(args: &RunArgs, store: &mut Store, target: &Target, setup: &Setu
     }
     let tasks = if failed == 1 { "1 task".to_owned() } else { format!("{failed} tasks") };
     if args.no_auto_reset {
-        return Err(anyhow!(Refused::Question)
-            .context(format!("{tasks} failed in an earlier run")))
-        .hint("`ralph task reset ID` puts one back, --yes all of them");
+        return Err(anyhow!(Refused::Question(format!("{tasks} failed in an earlier run"))))
+            .hint("`ralph task reset ID` puts one back, --yes all of them");
     }
     let question = format!("{tasks} failed in an earlier run. Reset and try again?");
     if !setup.confirm(&question, args.yes || args.show.headless)? {
