@@ -99,7 +99,7 @@ fn a_run_draws_no_line_over_the_shell_while_it_is_in_the_background() {
     shell.press("fg\n");
     shell.wait_for("► ");
     job.let_go();
-    shell.wait_for("everything is done").wait_for_times("shell> ", 2);
+    shell.wait_for("everything is done").wait_for_times("shell> ", 3);
     job.finish(shell);
 }
 
@@ -120,7 +120,7 @@ fn a_run_that_was_started_in_the_background_listens_when_it_is_brought_back() {
     assert!(paused.is_some(), "{}", shell.screen());
     fs::remove_file(job.pause_file()).unwrap();
     job.let_go();
-    shell.wait_for("everything is done").wait_for_times("shell> ", 2);
+    shell.wait_for("everything is done").wait_for_times("shell> ", 3);
     job.finish(shell);
 }
 
