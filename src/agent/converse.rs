@@ -51,11 +51,21 @@ pub struct Report {
 }
 
 impl Report {
-    /// What the program said last, where it is not part of its answer: a few lines of stderr.
+    /// What the program said last, where it is not part of its answer: a few lines of stderr, or why the
+    /// API did not accept its request.
     pub fn last_words(&self) -> Option<String> {
         let lines: Vec<&str> = self.stderr.lines().filter(|it| !it.trim().is_empty()).collect();
         let last = &lines[lines.len().saturating_sub(LAST_WORDS)..];
-        Some(last.join("\n")).filter(|it| !it.is_empty())
+        if !last.is_empty() {
+            return Some(last.join("\n"));
+        }
+        match self.facts.trouble {
+            // Only the API itself can tell why.
+            Some(Trouble::InvalidRequest | Trouble::PromptTooLong) => {
+                self.facts.result.clone().filter(|it| !it.trim().is_empty())
+            }
+            _ => None,
+        }
     }
 
     /// What is known of a failure besides its name: how the process ended, and its last words.

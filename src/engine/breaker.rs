@@ -130,8 +130,13 @@ pub(super) fn is_empty(facts: &Facts, ended_by: EndedBy) -> bool {
         EndedBy::Itself | EndedBy::Silence | EndedBy::Lingering => {
             let refused = match facts.trouble {
                 None
+                // A request that is refused for an unknown reason may be so for every task.
                 | Some(
-                    Trouble::NoResult | Trouble::Aborted | Trouble::Error(_) | Trouble::Idle(_),
+                    Trouble::NoResult
+                    | Trouble::Aborted
+                    | Trouble::Error(_)
+                    | Trouble::Idle(_)
+                    | Trouble::InvalidRequest,
                 ) => false,
                 Some(_) => true,
             };
@@ -213,6 +218,8 @@ mod tests {
         check(None, true, Itself, false);
         check(Some(Trouble::Error("x".into())), false, Itself, true);
         check(Some(Trouble::Idle(Duration::from_secs(30))), false, Silence, true);
+        check(Some(Trouble::InvalidRequest), false, Itself, true);
+        check(Some(Trouble::InvalidRequest), true, Itself, false);
         check(Some(Trouble::NoResult), false, Request, false);
         check(Some(Trouble::NoResult), false, Deadline, false);
         for refused in [

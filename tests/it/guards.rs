@@ -110,6 +110,26 @@ fn a_success_without_a_word_from_the_model_is_none() {
 }
 
 #[test]
+fn three_requests_that_the_api_does_not_accept_stop_a_run() {
+    let project = Project::new();
+    let tasks: Vec<String> = (0..3).map(|it| project.add([&*format!("Task {it}")])).collect();
+    let refusal = "error 400 invalid_request API Error: 400 tools: not for this gateway";
+    let output = run(&project, &[refusal], &["--format", "jsonl"]);
+    assert_code(&output, 1);
+    let end = complete(&output);
+    assert_eq!((&end["outcome"], &end["iterations"]), (&"breaker".into(), &3.into()), "{end}");
+    let message = end["message"].as_str().unwrap();
+    assert!(message.ends_with("API Error: 400 tools: not for this gateway"), "{message}");
+    tasks.iter().for_each(|task| assert_untried(&project, task));
+    let reason = project.show(&tasks[0])["history"][0]["reason"].as_str().unwrap().to_owned();
+    assert_eq!(
+        reason,
+        "the API did not accept the request (exit code 1)\n\
+         API Error: 400 tools: not for this gateway"
+    );
+}
+
+#[test]
 fn a_crash_of_the_agent_costs_no_retry_and_no_better_model() {
     for strategy in ["cost-optimized", "escalate"] {
         let project = Project::new();
@@ -462,7 +482,7 @@ fn the_first_run_of_a_project_that_pays_by_use_asks_for_a_limit() {
     let question = "Stop when this much is spent, in USD (Enter: no limit):";
     let mut terminal = Terminal::start(&paid(&[]));
     terminal.wait_for("ANTHROPIC_API_KEY is set").wait_for(question).press("lots\r");
-    terminal.wait_for("that is no amount").press("$0.40\r");
+    terminal.wait_for("that is not an amount").press("$0.40\r");
     let (code, screen) = terminal.finish();
     assert_eq!(code, 3, "{screen}");
     // It is not asked again, nor where a limit is given or nobody is there.
