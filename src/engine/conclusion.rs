@@ -52,7 +52,7 @@ impl Engine<'_> {
 
     /// Gives a claim back because of an error that has nothing to do with the task.
     pub(super) fn release<T>(&mut self, claim: Claim, error: anyhow::Error) -> Result<T> {
-        let decision = Decision::new(Outcome::Interrupted, format!("{error:#}"));
+        let decision = Decision::new(Outcome::Interrupted, self.helm.in_words(&error));
         // If even this fails, the claim is taken back when this process is gone.
         let _ = self.finish(claim, &decision, SessionRecord::default());
         Err(error)

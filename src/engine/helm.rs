@@ -25,6 +25,7 @@ use crate::event::{
     Activity, AgentEvent, Event, IterationEnd, IterationStart, LimitWait, Problem, Stamped, View,
 };
 use crate::money;
+use crate::store;
 use crate::time::Timestamp;
 
 /// How often it is looked whether a pause is over.
@@ -105,12 +106,13 @@ impl<'a> Helm<'a> {
     /// Tells that the iteration which is going on, if there is one, was broken off by an error.
     pub(super) fn break_off(&mut self, error: &anyhow::Error) {
         let Some(open) = self.open.take() else { return };
+        let reason = self.in_words(error);
         self.tell(&Event::IterationEnd(IterationEnd {
             iteration: open.iteration,
             task: open.task,
             attempt_id: open.attempt,
             outcome: Outcome::Interrupted,
-            reason: Some(&format!("{error:#}")),
+            reason: Some(&reason),
             status: open.task.map(|_| Status::Pending),
             model: &open.model,
             duration_secs: open.began.elapsed().as_secs_f64(),
@@ -120,6 +122,14 @@ impl<'a> Helm<'a> {
             turns: 0,
             log: &open.log,
         }));
+    }
+
+    /// An error as a person is told of it.
+    pub(super) fn in_words(&self, error: &anyhow::Error) -> String {
+        match store::explain(error, &self.places.database) {
+            Some((message, _)) => message,
+            None => format!("{error:#}"),
+        }
     }
 
     /// Tells everybody that something is wrong, and that it goes on.

@@ -157,6 +157,9 @@ fn a_full_disk_is_told_so_and_work_goes_on_when_there_is_space() {
         out=$PWD; cd "$1" || exit 78
         ralph() { "$out/ralph" "$@"; }
         ralph init >"$out/init" || exit 79
+        ralph task add "Fill it" >"$out/ids" || exit 84
+        ralph run --no-verify --agent "$2" >"$out/run" 2>"$out/run.error"; echo $? >"$out/run.code"
+        rm rest
         head -c 400000 /dev/zero >ballast
         code=0 count=0
         while [ $code = 0 ] && [ $count -lt 1000 ]; do
@@ -181,7 +184,9 @@ fn a_full_disk_is_told_so_and_work_goes_on_when_there_is_space() {
     std::os::unix::fs::symlink(RALPH, project.root().join("ralph")).unwrap();
     let unshare = |flags: &str| {
         let mut command = project.command("unshare");
-        command.args([flags, "sh", "-c", script, "sh"]).arg(&mount);
+        command.args([flags, "sh", "-c", script, "sh"]).arg(&mount).arg(FAKE_CLAUDE);
+        command.env("FAKE_CLAUDE", "run cat /dev/zero >rest | done");
+        command.env("RALPH_SANDBOX_BACKEND", "none");
         project.run(command, None)
     };
     let mounted = || project.root().join("init").exists();
@@ -195,8 +200,12 @@ fn a_full_disk_is_told_so_and_work_goes_on_when_there_is_space() {
     }
     assert!(output.status.success(), "{output:?}");
     let read = |name: &str| fs::read_to_string(project.root().join(name)).unwrap();
-    assert_eq!(read("code"), "1\n");
+    assert_eq!((read("run.code"), read("code")), ("1\n".into(), "1\n".into()));
     let mount = mount.display().to_string();
+    let told = "   no space left to write `[DISK]/.ralph/progress.db`\n";
+    assert!(read("run").replace(&mount, "[DISK]").contains(told), "{}", read("run"));
+    assert_civil(&read("run"));
+    assert!(read("run.error").contains("error: no space left"), "{}", read("run.error"));
     insta::assert_snapshot!(read("full").replace(&mount, "[DISK]"), @r"
     error: no space left to write `[DISK]/.ralph/progress.db`
     hint: free some space; nothing was changed
