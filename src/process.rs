@@ -59,6 +59,26 @@ impl Holder {
     }
 }
 
+/// When this machine was started, in seconds after the beginning of 1970. No process is older.
+#[cfg(target_os = "linux")]
+pub fn booted() -> Option<i64> {
+    let stat = std::fs::read_to_string("/proc/stat").ok()?;
+    stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
+}
+
+/// When this machine was started, in seconds after the beginning of 1970. No process is older.
+#[cfg(not(target_os = "linux"))]
+pub fn booted() -> Option<i64> {
+    seconds_in_boottime(&host())
+}
+
+/// The seconds in `{ sec = 1794979211, usec = 0 } Wed Nov 18 05:20:11 2026`.
+#[cfg(any(not(target_os = "linux"), test))]
+fn seconds_in_boottime(text: &str) -> Option<i64> {
+    let (_, after) = text.split_once("sec = ")?;
+    after.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
 #[cfg(target_os = "linux")]
 fn host() -> String {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
@@ -181,6 +201,15 @@ mod tests {
         assert_eq!(seen("Wed Nov 18 05:20:11 2026     Z+"), Some(None), "dead");
         assert_eq!(seen("Mi. 18 Nov. 05:20:11 2026     S+"), None);
         assert_eq!(seen("S+"), None);
+    }
+
+    #[test]
+    fn the_machine_was_started_before_now() {
+        let now = chrono::Utc::now().timestamp();
+        assert!(booted().is_some_and(|booted| 0 < booted && booted <= now), "{:?}", booted());
+        let text = "{ sec = 1794979211, usec = 99 } Wed Nov 18 05:20:11 2026";
+        assert_eq!(seconds_in_boottime(text), Some(1_794_979_211));
+        assert_eq!(seconds_in_boottime(""), None);
     }
 
     #[test]

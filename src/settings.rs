@@ -57,6 +57,8 @@ pub struct Settings {
     pub notify: NotifySettings,
     /// `[loop]`
     pub plain_loop: LoopSettings,
+    /// `[clean]`
+    pub clean: CleanSettings,
 }
 
 impl Settings {
@@ -153,6 +155,13 @@ pub struct LoopSettings {
     pub max_iterations: u32,
     /// The pause between two iterations.
     pub pause: Duration,
+}
+
+/// What `ralph doctor --clean` leaves.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CleanSettings {
+    /// Nothing is removed before it is so many days old.
+    pub keep_days: u32,
 }
 
 /// Defines an enum whose variants have names in the configuration.
@@ -422,6 +431,7 @@ impl Entries {
                 max_iterations: self.get("loop.max_iterations"),
                 pause: self.seconds("loop.pause_secs"),
             },
+            clean: CleanSettings { keep_days: self.get("clean.keep_days") },
         }
     }
 

@@ -38,6 +38,12 @@ impl Timestamp {
         Timestamp(self.0.checked_add_signed(delta).unwrap_or(self.0))
     }
 
+    /// This much earlier, or the same if there is no such time.
+    pub fn minus(self, duration: Duration) -> Timestamp {
+        let delta = chrono::TimeDelta::from_std(duration).unwrap_or_default();
+        Timestamp(self.0.checked_sub_signed(delta).unwrap_or(self.0))
+    }
+
     /// How long ago `earlier` was; zero if it was not.
     pub fn since(self, earlier: Timestamp) -> Duration {
         (self.0 - earlier.0).to_std().unwrap_or_default()

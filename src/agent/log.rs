@@ -1,9 +1,9 @@
 //! The file that the raw stream of a session goes to, readable by its owner alone.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -19,6 +19,19 @@ pub const STATE: &str = "ralph";
 pub struct Logs {
     directory: PathBuf,
     is_private: bool,
+}
+
+/// A log that is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogFile {
+    /// Where.
+    pub path: PathBuf,
+    /// What it was made for, as `Logs::create` was told.
+    pub name: String,
+    /// How large it is.
+    pub bytes: u64,
+    /// When it was last written to.
+    pub modified: Timestamp,
 }
 
 impl Logs {
@@ -53,10 +66,46 @@ impl Logs {
         Ok((path, file))
     }
 
+    /// Whether no other project has logs there.
+    pub fn is_private(&self) -> bool {
+        self.is_private
+    }
+
+    /// The logs that are there, oldest first. What is not named like one is none.
+    pub fn list(&self) -> Result<Vec<LogFile>> {
+        let entries = match fs::read_dir(&self.directory) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => {
+                return Err(error)
+                    .with_context(|| format!("can't read `{}`", self.directory.display()));
+            }
+        };
+        let mut logs: Vec<LogFile> = entries.flatten().filter_map(|it| log_file(&it)).collect();
+        logs.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(logs)
+    }
+
     fn make_directory(&self) -> io::Result<()> {
         let mode = if self.is_private { 0o700 } else { 0o777 };
         DirBuilder::new().recursive(true).mode(mode).create(&self.directory)
     }
+}
+
+fn log_file(entry: &fs::DirEntry) -> Option<LogFile> {
+    let file = entry.file_name().into_string().ok()?;
+    let name = name_in(&file)?.to_owned();
+    // Of a link this is the link itself.
+    let metadata = entry.metadata().ok().filter(fs::Metadata::is_file)?;
+    let modified = Timestamp::from_epoch(metadata.mtime())?;
+    Some(LogFile { path: entry.path(), name, bytes: metadata.len(), modified })
+}
+
+/// The name in `20261116030543000-NAME.log`.
+fn name_in(file: &str) -> Option<&str> {
+    let (time, name) = file.strip_suffix(".log")?.split_once('-')?;
+    let is_time = time.len() == 17 && time.bytes().all(|byte| byte.is_ascii_digit());
+    is_time.then_some(name)
 }
 
 fn create_private(path: &Path) -> io::Result<File> {
@@ -92,6 +141,23 @@ mod tests {
     fn projects_of_the_same_name_do_not_meet() {
         let logs = |project: &str| Logs::of_project(Path::new("/state"), Path::new(project));
         assert_ne!(logs("/home/me/shop"), logs("/home/me/old/shop"));
+    }
+
+    #[test]
+    fn only_logs_are_listed() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let logs = Logs::at(directory.path().join("logs"));
+        assert!(logs.list().unwrap().is_empty(), "it is not there yet");
+        let (path, _) = logs.create("a-000001", Timestamp::now()).unwrap();
+        for other in ["syslog.log", "2026-a-000001.log", "20261116030543000-x.txt"] {
+            fs::write(logs.directory().join(other), "x").unwrap();
+        }
+        fs::create_dir(logs.directory().join("20261116030543000-directory.log")).unwrap();
+        let link = logs.directory().join("20261116030543000-link.log");
+        std::os::unix::fs::symlink(&path, link).unwrap();
+        let listed = logs.list().unwrap();
+        let found: Vec<_> = listed.iter().map(|it| (&it.path, it.name.as_str())).collect();
+        assert_eq!(found, [(&path, "a-000001")]);
     }
 
     #[test]

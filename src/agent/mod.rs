@@ -52,7 +52,7 @@ pub use opening::{open_in_pty, open_with};
 pub use process::{ProgramNotFound, find_program};
 pub use program::Program;
 pub use pty::{PtyOptions, converse_in_pty};
-pub use scratch::Scratch;
+pub use scratch::{Abandoned, Scratch};
 pub use stream::Parser;
 pub use terminal::{is_in_background, is_in_foreground, leave_raw_mode};
 pub use watch::{EndedBy, Limits, Request};

@@ -2,13 +2,14 @@
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
 use crate::hash::fnv;
 use crate::process::Holder;
+use crate::time::Timestamp;
 
 /// How the name of such a directory begins.
 const PREFIX: &str = "ralph-session-";
@@ -17,6 +18,17 @@ const PREFIX: &str = "ralph-session-";
 #[derive(Debug)]
 pub struct Scratch {
     directory: PathBuf,
+}
+
+/// Such a directory that no process uses any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Abandoned {
+    /// Where.
+    pub path: PathBuf,
+    /// How large the files in it are.
+    pub bytes: u64,
+    /// When anything in it was last changed.
+    pub modified: Timestamp,
 }
 
 impl Scratch {
@@ -44,6 +56,32 @@ impl Scratch {
                 let _ = fs::remove_dir_all(entry.path());
             }
         }
+    }
+
+    /// Those of this user that certainly no process uses any more: the process that made one is gone, or
+    /// nothing in it was changed since the machine was started (`booted`). That finds what `sweep` can't
+    /// judge: what is from before a restart, and what 0.1.0 made, which did not note the host.
+    pub fn abandoned(temporary: &Path, booted: Option<Timestamp>) -> Vec<Abandoned> {
+        let Ok(entries) = fs::read_dir(temporary) else { return Vec::new() };
+        let (here, user) = (Holder::current(), rustix::process::geteuid().as_raw());
+        let mut found = Vec::new();
+        for entry in entries.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let Ok(metadata) = entry.metadata() else { continue };
+            if !name.starts_with(PREFIX) || !metadata.is_dir() || metadata.uid() != user {
+                continue;
+            }
+            let Some((bytes, modified)) = measure(&entry.path()) else { continue };
+            let is_gone = match owner_in(&name, &here.host) {
+                Some(owner) => owner.is_gone(),
+                None => booted.is_some_and(|booted| modified < booted),
+            };
+            if is_gone {
+                found.push(Abandoned { path: entry.path(), bytes, modified });
+            }
+        }
+        found.sort_by(|a, b| a.path.cmp(&b.path));
+        found
     }
 
     /// What one of this process is called.
@@ -81,6 +119,20 @@ fn owner_in(name: &str, host: &str) -> Option<Holder> {
     is_here.then(|| Holder { host: host.to_owned(), pid, started })
 }
 
+/// How large a file or a directory is, with all that is in it, and when any of it was last changed. None
+/// if that can't be told of all of it.
+fn measure(path: &Path) -> Option<(u64, Timestamp)> {
+    let metadata = path.symlink_metadata().ok()?;
+    let modified = Timestamp::from_epoch(metadata.mtime())?;
+    if !metadata.is_dir() {
+        return Some((metadata.len(), modified));
+    }
+    fs::read_dir(path).ok()?.try_fold((0, modified), |(bytes, latest), entry| {
+        let (more, modified) = measure(&entry.ok()?.path())?;
+        Some((bytes + more, latest.max(modified)))
+    })
+}
+
 impl Drop for Scratch {
     fn drop(&mut self) {
         // The supervisor of the session may have been quicker.
@@ -91,6 +143,8 @@ impl Drop for Scratch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const DAY: std::time::Duration = std::time::Duration::from_secs(24 * 60 * 60);
 
     #[test]
     fn what_a_killed_process_left_is_removed_and_nothing_else() {
@@ -104,6 +158,17 @@ mod tests {
         for name in [&killed, &elsewhere, old, "ralph-session-x", "else"] {
             fs::create_dir(temporary.path().join(name)).unwrap();
         }
+        let abandoned = |booted: Option<Timestamp>| -> Vec<String> {
+            let found = Scratch::abandoned(temporary.path(), booted);
+            found.iter().map(|it| it.path.file_name().unwrap().to_str().unwrap().into()).collect()
+        };
+        assert_eq!(abandoned(None), [&*killed]);
+        let now = Timestamp::now();
+        let (yesterday, tomorrow) = (now.minus(DAY), now.plus(DAY));
+        assert_eq!(abandoned(Some(yesterday)), [&*killed], "they may be of this boot");
+        let mut all = vec![killed.as_str(), &elsewhere, old, "ralph-session-x"];
+        all.sort_unstable();
+        assert_eq!(abandoned(Some(tomorrow)), all, "but never its own");
         Scratch::sweep(temporary.path());
         let left = |name: &str| temporary.path().join(name).exists();
         assert!(own.path().join("prompt.md").exists());

@@ -111,7 +111,7 @@ pub(super) enum Command {
     #[command(subcommand, arg_required_else_help = true)]
     Config(ConfigCommand),
     /// Look for what is wrong and say how to fix it
-    Doctor(Json),
+    Doctor(DoctorArgs),
     /// Watch a small project go from plan to done, with a script in place of Claude
     ///
     /// Takes some 15 seconds and costs nothing: a project in a directory for temporary files is planned,
@@ -546,6 +546,20 @@ pub(super) struct Existing {
     /// Remove the tasks that are not done before
     #[arg(long)]
     pub(super) replace: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct DoctorArgs {
+    /// Remove what is old and of no more use: session logs, salvaged work and directories of sessions
+    ///
+    /// What is younger than clean.keep_days (30) stays, and so does what belongs to a task that is not done.
+    #[arg(long)]
+    pub(super) clean: bool,
+    /// Do not ask
+    #[arg(short, long, requires = "clean")]
+    pub(super) yes: bool,
+    #[command(flatten)]
+    pub(super) json: Json,
 }
 
 #[derive(Debug, Args)]

@@ -4,14 +4,16 @@
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, anyhow};
 
 use crate::dag::AttemptId;
 use crate::event::Diff;
+use crate::time::Timestamp;
 
 /// Where the state that an attempt left behind is kept.
 pub(super) const SALVAGE: &str = "refs/ralph/salvage";
@@ -100,6 +102,25 @@ impl Git {
         self.output(["rev-parse", "--verify", "--quiet", &reference]).map(|_| reference)
     }
 
+    /// What is kept of all attempts.
+    pub(super) fn salvages(&self) -> Result<Vec<KeptSalvage>> {
+        let format = "--format=%(objectname) %(committerdate:unix) %(refname)";
+        let listed = run(self.command(["for-each-ref", format, SALVAGE]))?;
+        Ok(listed.lines().filter_map(kept_salvage).collect())
+    }
+
+    /// Forgets what is kept there, all or nothing. What was changed meanwhile is an error.
+    pub(super) fn forget(&self, salvages: &[KeptSalvage]) -> Result<()> {
+        let lines = salvages.iter().map(|it| format!("delete {} {}\n", it.reference, it.commit));
+        let mut command = self.command(["update-ref", "--stdin"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().context("can't start git")?;
+        let input = child.stdin.take().context("git has no stdin")?;
+        let written = { input }.write_all(lines.collect::<String>().as_bytes());
+        succeeded(&child.wait_with_output().context("can't wait for git")?)?;
+        written.context("can't write to git")
+    }
+
     /// Where the repository keeps this; the directory of all of it has no name.
     pub(super) fn path_of(&self, name: &str) -> Result<PathBuf> {
         let mut arguments = vec!["rev-parse", "--path-format=absolute"];
@@ -159,6 +180,18 @@ pub(super) struct Salvage {
     pub(super) reference: String,
     /// Why some of it could not be kept.
     pub(super) missing: Option<String>,
+}
+
+/// What is kept of an attempt, as the repository lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct KeptSalvage {
+    /// Where.
+    pub(super) reference: String,
+    /// The attempt.
+    pub(super) attempt: AttemptId,
+    commit: String,
+    /// When it was kept.
+    pub(super) at: Timestamp,
 }
 
 /// A picture of the working tree as it is now, made in an index of its own.
@@ -291,6 +324,15 @@ fn quoted(path: &Path) -> OsString {
     OsString::from_vec(text)
 }
 
+/// What is kept there, in a line that `salvages` asks for.
+fn kept_salvage(line: &str) -> Option<KeptSalvage> {
+    let mut parts = line.splitn(3, ' ');
+    let (commit, at, reference) = (parts.next()?, parts.next()?, parts.next()?);
+    let attempt = reference.strip_prefix(SALVAGE)?.strip_prefix('/')?.parse().ok()?;
+    let at = Timestamp::from_epoch(at.parse().ok()?)?;
+    Some(KeptSalvage { reference: reference.to_owned(), attempt, commit: commit.to_owned(), at })
+}
+
 fn salvage_reference(attempt: AttemptId) -> String {
     format!("{SALVAGE}/{attempt}")
 }
@@ -303,8 +345,13 @@ fn run(command: Command) -> Result<String> {
 /// What a git command prints; the error is the last thing that git said.
 fn run_for_bytes(mut command: Command) -> Result<Vec<u8>> {
     let output = command.output().context("can't start git")?;
+    succeeded(&output)?;
+    Ok(output.stdout)
+}
+
+fn succeeded(output: &Output) -> Result<()> {
     if output.status.success() {
-        return Ok(output.stdout);
+        return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
     let last = said.lines().rev().find(|line| !line.trim().is_empty());

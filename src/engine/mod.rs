@@ -5,6 +5,7 @@ mod bell;
 mod breaker;
 mod briefing;
 mod checklist;
+mod clean;
 mod clock;
 mod command;
 mod conclusion;
@@ -60,6 +61,7 @@ pub use checklist::Checklist;
 #[cfg(feature = "test-programs")]
 #[doc(hidden)]
 pub use checklist::ticked_off;
+pub use clean::{Leftovers, Pile};
 pub use clock::Clock;
 pub use end::RunEnd;
 pub use lock::{Holder, TreeHeld, TreeLock};

@@ -47,6 +47,7 @@ pub(super) static KEYS: &[Key] = &[
     unset("loop.command", Text).alias("RALPH_COMMAND"),
     key("loop.max_iterations", Whole(1), "100").alias("RALPH_MAX_ITERATIONS"),
     key("loop.pause_secs", Whole(0), "2"),
+    key("clean.keep_days", Whole(1), "30"),
 ];
 
 /// Sets `run.model`. Sessions have it as well: there it says which model works, and sets nothing.

@@ -122,6 +122,8 @@ fn every_key_reaches_its_setting() {
         command = "c"
         max_iterations = 7
         pause_secs = 0
+        [clean]
+        keep_days = 8
     "#;
     let loaded = load(file, &[], &[]).unwrap();
     assert!(loaded.entries().iter().all(|entry| entry.origin != Origin::Default));
@@ -200,6 +202,9 @@ fn every_key_reaches_its_setting() {
             ),
             max_iterations: 7,
             pause: 0ns,
+        },
+        clean: CleanSettings {
+            keep_days: 8,
         },
     }
     "#);

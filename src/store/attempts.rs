@@ -1,6 +1,7 @@
 //! Claims on tasks. An attempt without an outcome is a claim; whoever has it is the only one that may
 //! say how it ended.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 
@@ -264,6 +265,23 @@ impl Store {
     pub fn count_attempts(&self) -> Result<usize> {
         let query = "select count(*) from attempts";
         Ok(self.connection.query_row(query, [], |row| row.get::<_, u32>(0))? as usize)
+    }
+
+    /// Every attempt, and when it ended if its task is done; of the others nothing may be forgotten.
+    pub fn attempts_over(&self) -> Result<HashMap<AttemptId, Option<Timestamp>>> {
+        let mut query = self.connection.prepare(
+            "select attempts.id, ended_at,
+                 case kind
+                     when 'work' then status = 'done'
+                     else children > 0 and children = children_done
+                 end
+             from attempts join tasks on tasks.seq = attempts.task",
+        )?;
+        let attempts = query.query_map([], |row| {
+            let (ended, is_done): (Option<Timestamp>, bool) = (row.get(1)?, row.get(2)?);
+            Ok((row.get(0)?, ended.filter(|_| is_done)))
+        })?;
+        Ok(attempts.collect::<Result<_, _>>()?)
     }
 
     /// The latest attempts on any task, newest first.

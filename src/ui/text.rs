@@ -37,6 +37,23 @@ pub fn counted(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
+/// A number of bytes as a person would say it, such as `812 B` and `1.2 GB`.
+pub fn size(bytes: u64) -> String {
+    let units = ["kB", "MB", "GB", "TB"];
+    let (mut amount, mut unit) = (bytes as f64, "B");
+    for next in units {
+        if amount < 999.5 {
+            break;
+        }
+        (amount, unit) = (amount / 1000.0, next);
+    }
+    match unit {
+        "B" => format!("{bytes} B"),
+        unit if amount < 9.95 => format!("{amount:.1} {unit}"),
+        unit => format!("{amount:.0} {unit}"),
+    }
+}
+
 /// The one line of a reason that tells most: the last that says something. Programs and agents come
 /// to the point at the end.
 pub fn headline(reason: &str) -> String {
@@ -210,6 +227,23 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn sizes_have_two_digits_or_three() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1000, "1.0 kB"),
+            (9_949, "9.9 kB"),
+            (9_951, "10 kB"),
+            (999_499, "999 kB"),
+            (999_500, "1.0 MB"),
+            (1_234_000_000, "1.2 GB"),
+            (5_000_000_000_000_000, "5000 TB"),
+        ] {
+            assert_eq!(size(bytes), text);
+        }
+    }
 
     #[test]
     fn what_acts_on_a_terminal_or_hides_is_escaped() {

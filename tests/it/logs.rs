@@ -126,8 +126,8 @@ fn a_session_that_is_not_there_is_said_to_be_missing() {
     ");
     std::fs::remove_file(project.root().join("2.log")).unwrap();
     insta::assert_snapshot!(said(&["logs", "a-200000"]), @"
-    error: can't open the log `[ROOT]/2.log` of attempt `[A]`: No such file or directory (os error 2)
-    hint: new logs go to ~/.local/state/ralph unless log_dir in .ralph.toml says otherwise
+    error: the log of attempt `[A]` was removed: `[ROOT]/2.log`
+    hint: `ralph doctor --clean` removes old logs, and an export takes none along
     ");
     let idle = project.add(["Nobody has worked on this"]);
     insta::assert_snapshot!(said(&["logs", &idle, "--raw"]), @"error: nobody has worked on `[A]` yet");

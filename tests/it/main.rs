@@ -3,6 +3,7 @@
 
 mod build;
 mod claims;
+mod clean;
 mod crash;
 mod crowd;
 mod demo;

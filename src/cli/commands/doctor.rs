@@ -1,5 +1,7 @@
 //! `ralph doctor`
 
+mod clean;
+
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -9,6 +11,7 @@ use serde::Serialize;
 
 use crate::agent::sandbox::{Choice, Here, choose};
 use crate::agent::{Program, ProgramNotFound, find_program};
+use crate::cli::args::DoctorArgs;
 use crate::cli::exit::Exit;
 use crate::cli::setup::Setup;
 use crate::hint::{hint_of, quoted};
@@ -52,11 +55,16 @@ impl Check {
     }
 }
 
-pub(super) fn run(setup: &Setup, json: bool, out: &mut dyn Write) -> Result<Exit> {
+pub(super) fn run(args: &DoctorArgs, setup: &Setup, out: &mut dyn Write) -> Result<Exit> {
+    let json = args.json.json;
+    if args.clean {
+        return clean::run(args.yes, json, setup, out);
+    }
     let mut checks = vec![check_project(setup)];
     if checks[0].result != Verdict::Error {
         checks.push(check_settings(setup));
         checks.extend(check_database(setup));
+        checks.extend(check_disk(setup));
     }
     checks.push(check_agent(setup));
     checks.push(check_git(setup));
@@ -120,6 +128,13 @@ fn check_database(setup: &Setup) -> Vec<Check> {
         Some((what, hint)) => vec![Check::error("database", what, Some(hint.to_owned()))],
         None => vec![Check::failed("database", &error)],
     })
+}
+
+/// Tells when there is a lot to clean. What keeps it from looking is for the other checks to tell.
+fn check_disk(setup: &Setup) -> Option<Check> {
+    let found = clean::Found::look(setup).ok().filter(clean::Found::is_a_lot)?;
+    let detail = format!("older than {}: {}", found.days(), found.summary());
+    Some(Check::warning("disk", detail, "`ralph doctor --clean` removes that"))
 }
 
 fn inspect(setup: &Setup, path: &Path) -> Result<Vec<Check>> {

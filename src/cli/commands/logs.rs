@@ -107,7 +107,13 @@ fn open(attempt: &Attempt) -> Result<File> {
         .log_path
         .as_deref()
         .ok_or_else(|| anyhow!("attempt `{}` has no log", attempt.id))?;
-    File::open(path)
+    let opened = File::open(path);
+    if opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        let gone = anyhow!("the log of attempt `{}` was removed: `{path}`", attempt.id);
+        let hint = "`ralph doctor --clean` removes old logs, and an export takes none along";
+        return Err(gone).hint(hint);
+    }
+    opened
         .with_context(|| format!("can't open the log `{path}` of attempt `{}`", attempt.id))
         .hint("new logs go to ~/.local/state/ralph unless log_dir in .ralph.toml says otherwise")
 }

@@ -48,7 +48,7 @@ pub(super) fn run(command: Command, setup: &Setup, out: &mut dyn Write) -> Resul
         Command::Export => export::run(setup, out),
         Command::Import { file } => import::run(setup, file.as_deref(), out),
         Command::Config(command) => config::run(&command, setup, out),
-        Command::Doctor(json) => doctor::run(setup, json.json, out),
+        Command::Doctor(args) => doctor::run(&args, setup, out),
         Command::Completions { shell } => completions::run(shell, out),
     }
 }
