@@ -1,6 +1,6 @@
 //! Errors that say what to do next: a hint travels with its error to the place that prints both.
 
-use std::{error::Error, fmt, path::Path};
+use std::{error::Error, ffi::OsStr, fmt};
 
 /// An error with its next step; it reads as the error alone.
 #[derive(Debug)]
@@ -36,9 +36,9 @@ impl<T> HintExt<T> for anyhow::Result<T> {
     }
 }
 
-/// A path as a shell reads it, for a command in a hint.
-pub fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
+/// A word or a path as a shell needs it, for a command that a person is to type.
+pub fn quoted(word: impl AsRef<OsStr>) -> String {
+    let text = word.as_ref().to_string_lossy().into_owned();
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@%=".contains(c);
     match !text.is_empty() && text.chars().all(is_plain) {
         true => text,
@@ -67,8 +67,8 @@ mod tests {
             ("~x", "'~x'"),
             ("", "''"),
         ] {
-            assert_eq!(quoted(Path::new(path)), expected);
-            let echo = format!("printf %s {}", quoted(Path::new(path)));
+            assert_eq!(quoted(path), expected);
+            let echo = format!("printf %s {}", quoted(path));
             let read = std::process::Command::new("sh").args(["-c", &echo]).output().unwrap();
             assert_eq!(String::from_utf8(read.stdout).unwrap(), path);
         }

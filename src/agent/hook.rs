@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use super::process::own_file;
 use super::scratch::Scratch;
 use super::wire::Ignored;
+use crate::hint::quoted;
 use crate::lenient::{List, Text};
 
 /// The first argument that makes a ralph pass an event on.
@@ -63,7 +64,7 @@ impl Hooks {
     pub fn settings(&self) -> String {
         let command = format!(
             "{} {HOOK} {}",
-            quoted(&own_file().unwrap_or_else(|| "ralph".into())),
+            quoted(own_file().unwrap_or_else(|| "ralph".into())),
             quoted(&self.directory)
         );
         let call = json!([{ "hooks": [
@@ -119,11 +120,6 @@ fn within<T>(directory: &Path, act: impl FnOnce(&Path) -> io::Result<T>) -> io::
     }
     let directory = File::open(directory)?;
     act(&Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(SOCKET))
-}
-
-/// A path as a shell reads it.
-fn quoted(path: &Path) -> String {
-    format!("'{}'", path.to_string_lossy().replace('\'', r"'\''"))
 }
 
 /// What happened in a session.

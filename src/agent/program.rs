@@ -34,16 +34,17 @@ impl Program {
             None => Ok(text.into()),
         }
     }
-}
 
-impl Program {
     /// What it is called when ralph speaks of it: the name of its file, and not `env`.
     pub fn called(&self) -> String {
         let file = |name: &OsStr| {
             let file = Path::new(name).file_name().unwrap_or(name);
             file.to_string_lossy().into_owned()
         };
-        let is_name = |word: &&OsString| !word.as_encoded_bytes().contains(&b'=');
+        let is_name = |word: &&OsString| {
+            let word = word.as_encoded_bytes();
+            !word.contains(&b'=') && !word.starts_with(b"-")
+        };
         match file(&self.name).as_str() {
             "env" => self.arguments.iter().find(is_name).map_or("env".to_owned(), |it| file(it)),
             name => name.to_owned(),
@@ -90,7 +91,7 @@ mod tests {
         ] {
             assert_eq!(parse(text).unwrap(), words, "{text}");
         }
-        for (text, called) in [("claude", "claude"), ("/a/b -x", "b"), ("env X=1 ./c d", "c")] {
+        for (text, called) in [("claude", "claude"), ("/a/b -x", "b"), ("env -i X=1 ./c d", "c")] {
             let program = Program::parse(text, "/bin".as_ref(), directory.path()).unwrap();
             assert_eq!(program.called(), called, "{text}");
         }

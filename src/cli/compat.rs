@@ -1,9 +1,9 @@
 //! Command lines as other programs of this name take them.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 
 use super::setup::WrongUsage;
-use crate::hint::Hinted;
+use crate::hint::{Hinted, quoted};
 
 /// The flags of the plain loop that others take without a command.
 const LOOP_FLAGS: [&str; 7] =
@@ -39,7 +39,7 @@ pub(super) fn plain_loop(arguments: &[OsString]) -> Option<anyhow::Error> {
     if !is_count && !LOOP_FLAGS.contains(&flag) {
         return None;
     }
-    let words: Vec<String> = rest.iter().map(|word| quoted(word)).collect();
+    let words: Vec<String> = rest.iter().map(quoted).collect();
     let message = if is_count {
         format!("`{first}` is not a command")
     } else {
@@ -47,17 +47,6 @@ pub(super) fn plain_loop(arguments: &[OsString]) -> Option<anyhow::Error> {
     };
     let hint = format!("the plain loop is a command of its own: ralph loop {}", words.join(" "));
     Some(Hinted { source: WrongUsage(message).into(), hint }.into())
-}
-
-/// A word as a shell needs it.
-pub(super) fn quoted(word: &OsStr) -> String {
-    let word = word.to_string_lossy();
-    let is_plain = |c: char| c.is_alphanumeric() || "-_./,=:@%+".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        word.into_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use super::{Engine, Reached, RunEnd};
 use crate::agent::sandbox::Stance;
 use crate::agent::{Invocation, ProgramNotFound, Stdin, find_program};
 use crate::event::{Activity, Event, Verifier, Verify, VerifyStatus};
-use crate::hint::HintExt;
+use crate::hint::{HintExt, quoted};
 
 /// How long an agent may take to tell its version.
 const ANSWER: Duration = Duration::from_secs(20);
@@ -63,15 +63,15 @@ impl Helm<'_> {
 }
 
 /// An error that says why, unless there is such a program.
-pub(super) fn require_program(program: &OsStr, path: &OsStr, directory: &Path) -> Result<()> {
+fn require_program(program: &OsStr, path: &OsStr, directory: &Path) -> Result<()> {
     if find_program(program, path, directory).is_some() {
         return Ok(());
     }
     match find_file(program, path, directory) {
         Some(file) => {
-            let (file, program) = (file.display(), program.display());
-            Err(anyhow!("the agent `{program}` can't be started: `{file}` is not executable"))
-                .hint(format!("make it so with `chmod +x '{file}'`"))
+            let (shown, program) = (file.display(), program.display());
+            Err(anyhow!("the agent `{program}` can't be started: `{shown}` is not executable"))
+                .hint(format!("make it so with `chmod +x {}`", quoted(&file)))
         }
         None => {
             let missing = ProgramNotFound { program: program.to_owned() };

@@ -129,34 +129,9 @@ impl Engine<'_> {
                 Assessment::Void => Checked::Void,
                 Assessment::Refused(trouble) => {
                     refusals += 1;
-                    let now = self.helm.clock.now();
-                    let mut reaction = react(&trouble, refusals, now);
-                    if let Reaction::Cap { model: used_up, until } = reaction
-                        && self.plan.strategy.may_switch()
-                    {
-                        self.record.capped.insert(used_up.to_owned(), until);
-                        match self.plan.strategy.choose(&self.record, false, now) {
-                            Choice::Model { name, .. } => {
-                                let goes_on = "the verification goes on with";
-                                self.helm.warn(&format!("{used_up} is used up: {goes_on} {name}"));
-                                model = name;
-                                continue;
-                            }
-                            Choice::NoneBefore(until) => reaction = Reaction::Wait { until },
-                        }
-                    }
-                    match reaction {
-                        Reaction::Wait { until } | Reaction::Cap { until, .. } => {
-                            match self.helm.wait_for_the_api(&trouble, until) {
-                                None => continue,
-                                Some(Break::Interrupted | Break::Asked) => Checked::Interrupted,
-                                Some(Break::OutOfTime) => Checked::OutOfTime,
-                            }
-                        }
-                        Reaction::GiveUp => Checked::GiveUp(trouble),
-                        Reaction::Blame => {
-                            Checked::NotDone(format!("the verification failed: {trouble}"))
-                        }
+                    match self.refused_to_verify(trouble, refusals, &mut model) {
+                        Some(checked) => checked,
+                        None => continue,
                     }
                 }
             };
@@ -173,6 +148,44 @@ impl Engine<'_> {
                 log.as_deref(),
             );
             return Ok(checked);
+        }
+    }
+
+    /// What comes of a verification that the API refuses; none if it is to be tried again, with this
+    /// model.
+    fn refused_to_verify(
+        &mut self,
+        trouble: Trouble,
+        refusals: u32,
+        model: &mut String,
+    ) -> Option<Checked> {
+        let now = self.helm.clock.now();
+        let mut reaction = react(&trouble, refusals, now);
+        if let Reaction::Cap { model: used_up, until } = reaction
+            && self.plan.strategy.may_switch()
+        {
+            self.record.capped.insert(used_up.to_owned(), until);
+            match self.plan.strategy.choose(&self.record, false, now) {
+                Choice::Model { name, .. } => {
+                    let goes_on = "the verification goes on with";
+                    self.helm.warn(&format!("{used_up} is used up: {goes_on} {name}"));
+                    *model = name;
+                    return None;
+                }
+                Choice::NoneBefore(until) => reaction = Reaction::Wait { until },
+            }
+        }
+        match reaction {
+            Reaction::Wait { until } | Reaction::Cap { until, .. } => {
+                self.helm.wait_for_the_api(&trouble, until).map(|broken_off| match broken_off {
+                    Break::Interrupted | Break::Asked => Checked::Interrupted,
+                    Break::OutOfTime => Checked::OutOfTime,
+                })
+            }
+            Reaction::GiveUp => Some(Checked::GiveUp(trouble)),
+            Reaction::Blame => {
+                Some(Checked::NotDone(format!("the verification failed: {trouble}")))
+            }
         }
     }
 

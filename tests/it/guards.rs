@@ -225,7 +225,7 @@ fn an_agent_that_does_not_work_is_found_before_anything_is_claimed() {
         set_mode(&agent, 0o644);
         assert_snapshot!(told(&with("./agent")), @"
         error: the agent `./agent` can't be started: `[ROOT]/./agent` is not executable
-        hint: make it so with `chmod +x '[ROOT]/./agent'`
+        hint: make it so with `chmod +x [ROOT]/./agent`
         ");
         set_mode(&agent, 0o755);
         assert_snapshot!(told(&with("./agent")), @"

@@ -39,6 +39,19 @@ impl Job {
         self.project.root().join(".ralph-pause")
     }
 
+    /// Pauses the run in the foreground, and lets it go on.
+    #[track_caller]
+    fn pause_by_key(&self, shell: &mut Terminal) {
+        // A key that comes too early is only a letter on the screen.
+        let paused = wait_until(Instant::now() + DEADLINE, || {
+            shell.press("p");
+            let pressed = Instant::now() + Duration::from_secs(10);
+            wait_until(pressed, || self.pause_file().exists().then_some(()))
+        });
+        assert!(paused.is_some(), "{}", shell.screen());
+        fs::remove_file(self.pause_file()).unwrap();
+    }
+
     fn status(&self) -> String {
         self.project.show(&self.task)["status"].as_str().unwrap().to_owned()
     }
@@ -110,15 +123,7 @@ fn a_run_that_was_started_in_the_background_listens_when_it_is_brought_back() {
     shell.press(&format!("{RALPH} run --no-verify &\n"));
     shell.wait_for("ready");
     shell.press("fg\n");
-    let deadline = Instant::now() + DEADLINE;
-    // A key that comes too early is only a letter on the screen.
-    let paused = wait_until(deadline, || {
-        shell.press("p");
-        let pressed = Instant::now() + Duration::from_secs(10);
-        wait_until(pressed, || job.pause_file().exists().then_some(()))
-    });
-    assert!(paused.is_some(), "{}", shell.screen());
-    fs::remove_file(job.pause_file()).unwrap();
+    job.pause_by_key(&mut shell);
     job.let_go();
     shell.wait_for("everything is done").wait_for_times("shell> ", 3);
     job.finish(shell);
@@ -146,13 +151,7 @@ fn a_run_that_was_suspended_goes_on_in_the_background_and_in_the_foreground() {
     shell.wait_for("Still");
     wait_for_state(&shell, false);
     shell.press("fg\n");
-    let paused = wait_until(deadline, || {
-        shell.press("p");
-        let pressed = Instant::now() + Duration::from_secs(10);
-        wait_until(pressed, || job.pause_file().exists().then_some(()))
-    });
-    assert!(paused.is_some(), "{}", shell.screen());
-    fs::remove_file(job.pause_file()).unwrap();
+    job.pause_by_key(&mut shell);
     job.let_go();
     shell.wait_for("everything is done");
     shell.press(&format!("stty -a > {}; echo over | tr o O\n", after.display()));

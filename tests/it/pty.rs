@@ -452,7 +452,7 @@ fn a_program_that_hooks_are_offered_to_and_calls_none_is_read_from_its_screen() 
 }
 
 #[test]
-fn whoever_only_looks_leaves_the_agent_without_input() {
+fn an_agent_that_is_only_observed_has_no_input() {
     let stage = Stage::new();
     let program = "cat; read line || echo no line; cat < /dev/tty; echo at the end";
     let flags = ["--silence-ms", "0"];
@@ -463,7 +463,7 @@ fn whoever_only_looks_leaves_the_agent_without_input() {
 }
 
 #[test]
-fn whoever_only_looks_needs_no_keyboard() {
+fn to_observe_an_agent_takes_no_keyboard() {
     let stage = Stage::new();
     let mut shell = Terminal::shell(&stage.command("observe", "expect-terminal | say hello", &[]));
     shell.press(&format!("{} < /dev/null\n", stage.line("observe", &[])));

@@ -5,7 +5,6 @@ use std::io::Write;
 use anyhow::{Result, anyhow};
 
 use crate::cli::args::RunArgs;
-use crate::cli::compat::quoted;
 use crate::cli::exit::Exit;
 use crate::cli::running::{
     Audience, agent_plan, is_watched, places, pty_flags, sandbox_flags, take_tree,
@@ -14,7 +13,7 @@ use crate::cli::setup::{Refused, Setup};
 use crate::cli::tree::{Leave, ask_for_tree};
 use crate::dag::{Status, TaskId};
 use crate::engine::{self, Baseline, Bounds, Common, Plan, RunEnd, Strategy, Totals, VerifyPlan};
-use crate::hint::HintExt;
+use crate::hint::{HintExt, quoted};
 use crate::settings::{self, Flag, Settings};
 use crate::store::{Store, Target};
 use crate::time::Timestamp;
@@ -210,7 +209,7 @@ fn dry_run(store: Store, plan: &Plan, setup: &Setup, out: &mut dyn Write) -> Res
         setup.say("nothing is ready; `ralph status` says why");
         return Ok(Exit::Stuck);
     };
-    let arguments: Vec<String> = preview.invocation.arguments.iter().map(|it| quoted(it)).collect();
+    let arguments: Vec<String> = preview.invocation.arguments.iter().map(quoted).collect();
     let program = preview.invocation.program.to_string_lossy();
     writeln!(out, "task     {}  {}", preview.task, printable_lines(&preview.title))?;
     writeln!(out, "model    {}", printable_lines(&preview.model))?;
