@@ -389,7 +389,7 @@ fn an_unknown_key_like_no_other_is_refused_with_those_that_may_stand_there() {
         "`.ralph.toml`, line 1: unknown key `colour`\n\
          hint: the keys here are `pty_mode`, `pty_interactive`, `idle_timeout_secs`, `prompt_file`, \
          `completion_promise`, `max_retries`, `learn`, `auto_push`, `git_stats`, `log_dir`, \
-         `agent`, `run`, `verify`, `sandbox`, `notify`, `loop`",
+         `agent`, `run`, `verify`, `sandbox`, `notify`, `loop`, `clean`",
     );
 }
 

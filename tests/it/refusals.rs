@@ -527,7 +527,7 @@ fn one_bad_line_on_stdin_and_nothing_is_added() {
     insta::assert_snapshot!(after("null"), @"error: line 2: invalid type: null, expected struct NewTask (column 4)");
     insta::assert_snapshot!(after(r#""Title""#), @r#"error: line 2: invalid type: string "Title", expected struct NewTask (column 7)"#);
     insta::assert_snapshot!(after(r#"{"title": 1}"#), @"error: line 2: invalid type: integer `1`, expected a string (column 11)");
-    insta::assert_snapshot!(after(r#"{"titel": "x"}"#), @"error: line 2: unknown field `titel`, expected one of `title`, `description`, `group`, `parent`, `feature`, `after`, `priority`, `max_retries`, `key` (column 8)");
+    insta::assert_snapshot!(after(r#"{"titel": "x"}"#), @"error: line 2: unknown field `titel`, expected one of `title`, `description`, `group`, `parent`, `feature`, `after`, `priority`, `max_retries`, `not_before`, `key` (column 8)");
     insta::assert_snapshot!(after(r#"{"title": "x", "title": "y"}"#), @"error: line 2: duplicate field `title` (column 22)");
     insta::assert_snapshot!(after(r#"{"title": "x", "parent": "nowhere"}"#), @"
     error: line 2: `nowhere` is not a task id
