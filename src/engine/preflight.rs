@@ -19,6 +19,9 @@ use crate::hint::{HintExt, quoted};
 /// How long an agent may take to tell its version.
 const ANSWER: Duration = Duration::from_secs(20);
 
+/// What to do about a command that is not there.
+const ANOTHER_COMMAND: &str = "name another program with --command, RALPH_COMMAND or loop.command";
+
 impl Helm<'_> {
     /// An error unless the agent is there and tells its version. Tells how the run ends if something
     /// else ends it meanwhile.
@@ -28,11 +31,12 @@ impl Helm<'_> {
         }
         let (program, path) = (self.agent.program.clone(), self.agent.path.clone());
         let directory = self.places.root.clone();
-        require_program(&program.name, &path, &directory)?;
         if self.agent.plain {
             // It takes no arguments: to start it is to have it work.
-            return Ok(None);
+            return require_program(&program.name, &path, &directory, ANOTHER_COMMAND)
+                .map(|()| None);
         }
+        require_program(&program.name, &path, &directory, ProgramNotFound::HINT)?;
         let mut arguments = program.arguments;
         arguments.push("--version".into());
         let mut words = vec![program.name.to_string_lossy()];
@@ -62,8 +66,8 @@ impl Helm<'_> {
     }
 }
 
-/// An error that says why, unless there is such a program.
-fn require_program(program: &OsStr, path: &OsStr, directory: &Path) -> Result<()> {
+/// An error that says why, unless there is such a program. If there is none, `hint` tells what to do.
+fn require_program(program: &OsStr, path: &OsStr, directory: &Path, hint: &str) -> Result<()> {
     if find_program(program, path, directory).is_some() {
         return Ok(());
     }
@@ -75,7 +79,7 @@ fn require_program(program: &OsStr, path: &OsStr, directory: &Path) -> Result<()
         }
         None => {
             let missing = ProgramNotFound { program: program.to_owned() };
-            Err(anyhow!(missing)).hint(ProgramNotFound::HINT)
+            Err(anyhow!(missing)).hint(hint)
         }
     }
 }
@@ -146,7 +150,7 @@ mod tests {
         let here = directory.path();
         fs::write(here.join("agent"), "").unwrap();
         let told = |name: &str, path: &Path| {
-            let found = require_program(name.as_ref(), path.as_os_str(), here);
+            let found = require_program(name.as_ref(), path.as_os_str(), here, "");
             found.err().map_or(String::new(), |error| error.to_string())
         };
         for (name, path) in [("./agent", Path::new("/bin")), ("agent", here)] {

@@ -240,6 +240,10 @@ fn an_agent_that_does_not_work_is_found_before_anything_is_claimed() {
         ");
         }
     }
+    assert_snapshot!(told(&["loop", "-a", "3", "x", "--command", "no-such-command"]), @"
+    error: the agent `no-such-command` was not found
+    hint: name another program with --command, RALPH_COMMAND or loop.command
+    ");
 }
 
 #[test]
