@@ -360,7 +360,7 @@ fn wait_for_file(project: &Project, name: &str, context: &str) {
 
 #[test]
 fn an_interrupt_reaches_the_agent_and_what_it_waits_for_in_every_sandbox() {
-    let script = "touch started; sleep 600; touch later";
+    let script = ": >started; sleep 600; touch later";
     in_every_sandbox(script, &["run", "--no-verify"], |project, command, backend| {
         let running = project.start(command);
         wait_for_file(project, "started", backend);
