@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, anyhow};
 use serde_json::{Map, Value, json};
@@ -41,6 +42,8 @@ pub enum ServerFlags {
 
 /// The file in the scratch directory of a session.
 const FILE: &str = "mcp.json";
+/// The person's settings for this project, which belong to no repository.
+const LOCAL: &str = ".claude/settings.local.json";
 
 impl Servers {
     /// What `agent.mcp` means in a project, for a person who keeps the agent's settings in `home`.
@@ -61,11 +64,14 @@ impl Servers {
         let project = root.to_string_lossy().into_owned();
         let own = read(&home.state).and_then(|it| it.get("projects")?.get(&project).cloned());
         // A checked-in file can refuse a server. It can't approve one: its author need not be this person.
-        let local = read(&root.join(".claude/settings.local.json"));
-        let approving: Vec<Value> =
-            [own, read(&home.settings), local].into_iter().flatten().collect();
-        let shared = read(&root.join(".claude/settings.json"));
-        Servers::these(&approved(servers, &approving, shared.as_ref()))
+        let mut approving: Vec<Value> = [own, read(&home.settings)].into_iter().flatten().collect();
+        let mut shared: Vec<Value> =
+            read(&root.join(".claude/settings.json")).into_iter().collect();
+        if let Some(local) = read(&root.join(LOCAL)) {
+            let settings = if is_tracked(root, LOCAL) { &mut shared } else { &mut approving };
+            settings.push(local);
+        }
+        Servers::these(&approved(servers, &approving, &shared))
     }
 
     fn of_file(path: &Path) -> Result<Servers> {
@@ -148,11 +154,22 @@ fn servers_in(config: &Value) -> Option<Map<String, Value>> {
     config.get("mcpServers")?.as_object().cloned()
 }
 
+/// Whether a file of a project is checked in.
+fn is_tracked(root: &Path, file: &str) -> bool {
+    let mut git = Command::new("git");
+    git.args(["-c", "core.fsmonitor=false", "-C"]).arg(root);
+    git.args(["ls-files", "--error-unmatch", "--", file]);
+    // Inside a hook of git these may mean another repository.
+    git.env_remove("GIT_DIR").env_remove("GIT_WORK_TREE").env_remove("GIT_INDEX_FILE");
+    git.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    git.status().is_ok_and(|status| status.success())
+}
+
 /// The servers that one of `settings` approves, and neither they nor the `shared` settings refuse.
 fn approved(
     servers: Map<String, Value>,
     settings: &[Value],
-    shared: Option<&Value>,
+    shared: &[Value],
 ) -> Map<String, Value> {
     let names = |it: &Value, key: &str, name: &str| {
         it.get(key).and_then(Value::as_array).is_some_and(|names| names.iter().any(|it| it == name))
@@ -235,6 +252,23 @@ mod tests {
         assert_eq!(place.of_project(), "a");
         fs::write(place.root().join(".mcp.json"), "no JSON").unwrap();
         assert_eq!(place.of_project(), "none");
+    }
+
+    #[test]
+    fn a_persons_own_settings_approve_nothing_once_they_are_checked_in() {
+        let place = Place::new();
+        let approves = json!({"enableAllProjectMcpServers": true, "disabledMcpjsonServers": ["b"]});
+        place.write("project/.claude/settings.local.json", &approves);
+        let git = |arguments: &[&str]| {
+            let status = Command::new("git").arg("-C").arg(place.root()).args(arguments).status();
+            assert!(status.unwrap().success());
+        };
+        git(&["init", "--quiet"]);
+        assert_eq!(place.of_project(), "a");
+        git(&["add", "--force", LOCAL]);
+        assert_eq!(place.of_project(), "none");
+        place.write("home/.claude/settings.json", &json!({"enableAllProjectMcpServers": true}));
+        assert_eq!(place.of_project(), "a", "what they refuse is refused");
     }
 
     #[test]

@@ -51,9 +51,9 @@ fn a_server_that_the_person_has_approved_is_started_for_work_and_not_for_the_ver
     let servers = json!({ "mcpServers": { "ours": server("ours"), "other": server("other") } });
     rig.project.write(".mcp.json", servers.to_string());
     fs::create_dir(rig.project.root().join(".claude")).unwrap();
+    rig.project.git_init();
     let approved = json!({ "enabledMcpjsonServers": ["ours"] });
     rig.project.write(".claude/settings.local.json", approved.to_string());
-    rig.project.git_init();
     rig.project.add(["Do it"]);
     rig.run(&[]).with_code(0);
     assert!(!rig.asked(Role::Verify).is_empty());
