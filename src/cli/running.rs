@@ -12,7 +12,7 @@ use super::keyboard::Keyboard;
 use super::notify::{Notifier, Notifying};
 use super::session::{absolute, found};
 use super::setup::Setup;
-use super::stdout::{Printed, is_broken_pipe};
+use super::stdout::{Heard, Printed, is_broken_pipe};
 use super::{described, exit_of, report};
 use crate::agent::sandbox::{Cage, Here, choose};
 use crate::agent::{self, ClaudeHome, Mailbox, Program, Servers};
@@ -307,7 +307,7 @@ pub(super) fn is_watched(args: &ShowArgs) -> bool {
 }
 
 fn view(args: &ShowArgs, setup: &Setup, root: &Path) -> Box<dyn View> {
-    let out = Printed(io::stdout());
+    let out = Printed(Heard(io::stdout()));
     match args.format {
         RunFormat::Text => {
             let terminal = setup.terminal();

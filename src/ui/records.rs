@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 
 use super::json;
-use crate::event::{Event, Stamped, View};
+use crate::event::{Activity, Event, Stamped, View};
+use crate::time::Timestamp;
 
 /// Every event as a line of JSON.
 #[derive(Debug)]
@@ -22,6 +23,11 @@ impl<W: Write> View for JsonLines<W> {
     fn event(&mut self, event: &Stamped<'_>) -> io::Result<()> {
         serde_json::to_writer(&mut self.out, event)?;
         self.out.write_all(b"\n")?;
+        self.out.flush()
+    }
+
+    /// The reader may be gone while there is nothing to tell.
+    fn tick(&mut self, _now: Timestamp, _activity: &Activity) -> io::Result<()> {
         self.out.flush()
     }
 }

@@ -249,6 +249,30 @@ fn a_reader_that_goes_away_interrupts_the_loop() {
 }
 
 #[test]
+fn a_session_that_says_nothing_is_ended_when_its_reader_goes_away() {
+    for format in ["jsonl", "text"] {
+        let project = Project::new();
+        let task = project.add(["Think"]);
+        let arguments = ["run", "--no-verify", "--format", format];
+        let mut command = project.ralph_playing(&["touch begun | hang"], arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let deadline = Instant::now() + DEADLINE;
+        let begun = project.root().join("begun");
+        wait_until(deadline, || begun.exists().then_some(())).expect("the session begins");
+        drop(child.stdout.take());
+        let status = wait_until(deadline, || child.try_wait().unwrap());
+        let Some(status) = status else {
+            let _ = child.kill();
+            panic!("{format}: the session goes on without a reader");
+        };
+        assert_eq!(status.code(), Some(130), "{format}");
+        assert_eq!(project.show(&task)["status"], "pending");
+        project.assert_nothing_left();
+    }
+}
+
+#[test]
 fn a_session_is_ended_when_its_reader_goes_away_after_a_stall() {
     let project = Project::new();
     let task = project.add(["Talk"]);
