@@ -121,7 +121,7 @@ impl Default for Mailbox {
     }
 }
 
-/// Whoever wants to know what happens in a session.
+/// Is told what happens in a session.
 pub trait Listener {
     /// This happened.
     fn event(&mut self, event: &AgentEvent<'_>);
@@ -192,7 +192,7 @@ fn attend(
     let mut invocation = invocation.clone();
     invocation.variables.push(marker.variable());
     let (sender, number) = (mailbox.sender(), marker.number);
-    // Whoever no longer listens does not want to know.
+    // A session that is over needs no messages.
     let post = move |message| drop(sender.send(Input::Child(number, message)));
     let process = Process::start(&invocation, post)?;
     let session = Session {

@@ -22,7 +22,7 @@ use signal_hook::low_level::{pipe, unregister};
 use super::keys::{Key, Keys};
 use super::terminal;
 
-/// How much may wait for an agent that does not read. Then whoever types has to wait, too.
+/// How much may wait for an agent that does not read. Then the person who types has to wait, too.
 const MOST_WAITING: usize = 64 << 10;
 
 /// How often ralph in the background looks whether it is in the foreground now. The shell's `fg` sends no
@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// What was typed since it was last asked.
 #[derive(Debug, Default)]
 pub(super) struct Typed {
-    /// When the agent got the last key that somebody pressed.
+    /// When the agent got the last key that a person pressed.
     pub(super) forwarded: Option<Instant>,
     pub(super) stop: bool,
     pub(super) kill: bool,
@@ -94,7 +94,7 @@ impl Keyboard {
 }
 
 impl Drop for Keyboard {
-    /// Afterwards nobody takes keys that are for somebody else.
+    /// Afterwards ralph takes no keys that are for another program.
     fn drop(&mut self) {
         self.stop = None;
         for signal in self.signals.drain(..) {

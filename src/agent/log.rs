@@ -71,7 +71,7 @@ impl Logs {
         self.is_private
     }
 
-    /// The logs that are there, oldest first. What is not named like one is none.
+    /// The logs that are there, oldest first. Files that are not named like a log are left out.
     pub fn list(&self) -> Result<Vec<LogFile>> {
         let entries = match fs::read_dir(&self.directory) {
             Ok(entries) => entries,

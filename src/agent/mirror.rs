@@ -124,7 +124,7 @@ impl Display {
         Arc::clone(&self.gate)
     }
 
-    /// Ralph was suspended and goes on: the terminal was somebody else's.
+    /// Ralph was suspended and goes on: another program had the terminal.
     pub(super) fn resume(&self) {
         // If it is gone, a signal tells.
         let _ = self.terminal.again();

@@ -89,7 +89,7 @@ pub fn converse_in_pty(
     drop(command);
 
     let (sender, number) = (mailbox.sender(), marker.number);
-    // Whoever no longer listens does not want to know.
+    // A session that is over needs no messages.
     let post = move |message| drop(sender.send(Input::Child(number, message)));
     let (stopped, stop) = io::pipe()?;
     let (hooks, stop_hooks, post_told) = (hooks.listener()?, stopped.try_clone()?, post.clone());
@@ -101,7 +101,7 @@ pub fn converse_in_pty(
     };
     let process = Process::of(supervisor, copy, (stopped, stop), post);
     let sender = mailbox.sender();
-    // If there is no room, somebody is awake in any case.
+    // If there is no room, the session has something to read and wakes up in any case.
     let wake = move || drop(sender.try_send(Input::Child(number, Message::Typed)));
     let usual = options.usual_size();
     let session = Session {
@@ -232,7 +232,7 @@ impl Session<'_> {
         }
         if let Some(at) = typed.forwarded {
             self.watch.stir(at);
-            // Whoever types wants to go on.
+            // A person who types wants to go on.
             self.watch.settle(None);
             self.story.typed();
             self.watch.set_busy(self.story.is_busy());
@@ -265,7 +265,7 @@ impl Session<'_> {
     fn request(&mut self, request: Request) {
         let now = Instant::now();
         match request {
-            // In a terminal an interrupt is a key; whoever sends a signal wants an end.
+            // In a terminal an interrupt is a key; a signal that is sent means an end.
             Request::Interrupt if self.end(EndedBy::Request, now) => {}
             Request::Interrupt | Request::Kill => {
                 let order = self.watch.requested(Request::Kill, now);
@@ -290,7 +290,7 @@ impl Session<'_> {
         screen.feed(&terminal::reset(alternate));
         drop(display);
         if !screen.at_line_start() {
-            // Whoever writes next begins a line.
+            // What is written next begins a line.
             terminal::write_soon(b"\r\n");
         }
         let (ended_by, idle) = (watch.ended_by(), options.idle.unwrap_or_default());

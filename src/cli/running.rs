@@ -161,7 +161,7 @@ pub(super) fn take_tree(root: &Path) -> Result<TreeLock> {
     }
 }
 
-/// Whoever watches a run.
+/// The person or program that watches a run.
 pub(super) struct Audience<'a> {
     pub(super) show: &'a ShowArgs,
     /// Whether the keys are for ralph, and not for the agents.

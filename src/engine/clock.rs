@@ -35,7 +35,7 @@ impl Clock {
         self.began.elapsed() + self.skipped.get()
     }
 
-    /// Waits this long, or until somebody asks for something.
+    /// Waits this long, or until a person asks for something.
     pub fn wait(&self, mailbox: &Mailbox, time: Duration) -> Option<Request> {
         if !self.skips {
             return mailbox.wait(time);

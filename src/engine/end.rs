@@ -16,7 +16,7 @@ pub enum RunEnd {
     Done,
     /// Everything is done or has failed.
     Failed,
-    /// Somebody said that the loop is complete.
+    /// The agent, its plan or a file says that the loop is complete.
     Signalled(String),
     /// A bound was reached.
     Limit(Reached),

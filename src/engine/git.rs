@@ -165,7 +165,7 @@ impl Git {
         // What the repository says to run on such occasions is for its user, not for us.
         command.args(["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"]);
         command.arg("-C").arg(directory).args(arguments).stdin(Stdio::null());
-        // Whoever calls us from a hook means another repository by these.
+        // Inside a hook of git these may mean another repository.
         for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"] {
             command.env_remove(name);
         }
@@ -208,7 +208,7 @@ impl<'a> Shot<'a> {
     fn new(git: &'a Git, scratch: &'a Path) -> Result<Shot<'a>> {
         let top = PathBuf::from(git.text(["rev-parse", "--show-toplevel"])?);
         let index = scratch.join("index");
-        // With the real index as a start git knows which files have not changed. There is none before
+        // With the real index as a start git knows which files have not changed. No index exists before
         // the first commit.
         let _ = fs::copy(git.path_of("index")?, &index);
         Ok(Shot { git, top, scratch, index, objects: None })

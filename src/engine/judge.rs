@@ -92,7 +92,8 @@ impl Said {
 }
 
 /// The verdict of an agent that said this last, and this ever. What it said last counts; a done that stands
-/// only earlier is doubtful, and what says anything else earlier is none: nothing could verify it.
+/// only earlier is doubtful, and a failure or a question that stands only earlier is no verdict: nothing
+/// could verify it.
 fn weigh(last: Said, ever: Said, facts: &Facts) -> Verdict {
     let early = |what: &str| {
         let said = format!("the agent said {what} before its last message and not in it");

@@ -1,5 +1,5 @@
-//! The plain loop: the same prompt again and again, without a DAG, until somebody says that it is
-//! complete.
+//! The plain loop: the same prompt again and again, without a DAG, until the agent, its plan or a file
+//! says that it is complete.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -306,7 +306,7 @@ impl Plain<'_> {
         }
     }
 
-    /// Whether somebody has said that the loop is complete, or must stop.
+    /// How the loop ends if the agent, its plan or a file says that it is complete or must stop.
     fn completed(&mut self, facts: &Facts) -> Option<RunEnd> {
         if let Some(file) = self.sentinels.found() {
             let file = file.strip_prefix(&self.plan.places.root).unwrap_or(&file).to_owned();

@@ -66,7 +66,7 @@ impl Helm<'_> {
     }
 }
 
-/// An error that says why, unless there is such a program. If there is none, `hint` tells what to do.
+/// An error that says why, unless this program can be started. If it is missing, `hint` tells what to do.
 fn require_program(program: &OsStr, path: &OsStr, directory: &Path, hint: &str) -> Result<()> {
     if find_program(program, path, directory).is_some() {
         return Ok(());

@@ -308,7 +308,7 @@ pub struct Stamped<'a> {
     pub event: &'a Event<'a>,
 }
 
-/// What a run is doing just now, for whoever shows it all the time.
+/// What a run is doing just now, for a view that shows it all the time.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Activity {
     /// An agent works on a task.
@@ -331,7 +331,7 @@ pub enum Activity {
     },
 }
 
-/// Whoever wants to know what happens in a run. An error means that nobody listens any more.
+/// Is told what happens in a run. An error means that it can't be written any more.
 pub trait View {
     /// Something happened.
     fn event(&mut self, event: &Stamped<'_>) -> io::Result<()>;

@@ -72,7 +72,7 @@ impl Cage {
             let _placeholders = Placeholders::default();
             return Ok(Held { invocation, links: Vec::new(), _placeholders });
         };
-        // Inside, nobody could tell that it is not there. A machine of its own has its own agent.
+        // Inside the sandbox a missing program would not be told. A machine of its own has its own agent.
         if !sandbox.has_its_own_agent() {
             let path = invocation.variables.iter().find(|(name, _)| *name == "PATH");
             let path = path.map(|(_, value)| value.clone()).unwrap_or_default();
