@@ -180,13 +180,18 @@ impl<'a> Helm<'a> {
         self.is_out_of_time().then_some(Break::OutOfTime)
     }
 
+    /// Whether a person holds the run.
+    pub(super) fn is_paused(&self) -> bool {
+        self.places.pause.exists()
+    }
+
     /// Waits while a person holds the run.
     pub(super) fn pause(&mut self) -> Option<Break> {
-        if !self.places.pause.exists() {
+        if !self.is_paused() {
             return None;
         }
         self.tell(&Event::Pause);
-        while self.places.pause.exists() {
+        while self.is_paused() {
             let broken_off = self.wait(LOOK, &Activity::Paused);
             if broken_off.is_some() {
                 return broken_off;

@@ -197,7 +197,10 @@ impl<'a> Engine<'a> {
         if !is_unheard && self.helm.is_asked_to_stop() {
             return Ok(Some(RunEnd::Interrupted));
         }
-        if !is_unheard && let Some(reason) = self.helm.pause() {
+        if !is_unheard
+            && self.has_more_to_do()?
+            && let Some(reason) = self.helm.pause()
+        {
             return Ok(Some(reason.into()));
         }
         let end = match self.plan.bounds.reached(&self.helm.used()) {
@@ -209,9 +212,20 @@ impl<'a> Engine<'a> {
             },
         };
         // A run that has reached its goal as well has ended by that.
+        Ok(Some(if self.is_done()? { RunEnd::Done } else { end }))
+    }
+
+    /// Whether there is anything that a pause could hold back. A run that is not paused need not know.
+    fn has_more_to_do(&self) -> Result<bool> {
+        if !self.helm.is_paused() {
+            return Ok(true);
+        }
+        Ok(self.plan.bounds.reached(&self.helm.used()).is_none() && !self.is_done()?)
+    }
+
+    fn is_done(&self) -> Result<bool> {
         let counts = self.store.counts(&self.plan.target)?;
-        let is_done = counts.total > 0 && counts.done == counts.total;
-        Ok(Some(if is_done { RunEnd::Done } else { end }))
+        Ok(counts.total > 0 && counts.done == counts.total)
     }
 
     /// What a file is called in the project.

@@ -132,9 +132,14 @@ impl Plain<'_> {
         if !is_unheard && self.helm.is_asked_to_stop() {
             return Some(RunEnd::Interrupted);
         }
-        if !is_unheard && let Some(reason) = self.helm.pause() {
+        let reached = self.plan.bounds.reached(&self.helm.used());
+        if !is_unheard
+            && reached.is_none()
+            && let Some(reason) = self.helm.pause()
+        {
             return Some(self.broken_off(reason));
         }
+        // A pause takes time, too.
         let reached = self.plan.bounds.reached(&self.helm.used());
         reached.map(RunEnd::Limit).or(is_unheard.then_some(RunEnd::Unheard))
     }

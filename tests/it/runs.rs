@@ -121,6 +121,22 @@ fn a_pause_holds_a_run_between_iterations() {
     project.assert_nothing_left();
 }
 
+#[test]
+fn a_pause_holds_nothing_back_that_is_over() {
+    let project = Project::new();
+    let task = project.add(["Do it"]);
+    project.add(["Do this, too"]);
+    let arguments = ["run", "--no-verify", "--once"];
+    let output = project.run(project.ralph_with("touch .ralph-pause | done", arguments), None);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    project.ralph(["resume"]).ok();
+    let arguments = ["loop", "-a", "1", "x"];
+    let output = project.run(project.ralph_with("touch .ralph-pause | say ok", arguments), None);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let arguments = ["run", &task, "--no-verify"];
+    project.run(project.ralph_with("done", arguments), None).ok();
+}
+
 // Formats.
 
 fn events(project: &Project, scripts: &[&str], arguments: &[&str]) -> Vec<Value> {
