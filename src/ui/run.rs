@@ -302,6 +302,10 @@ impl<W: Write> RunView<W> {
         let elapsed = self.now.began.map_or(Duration::ZERO, |began| now.since(began));
         match activity {
             Activity::Working => line.push("► ", Style::new().cyan()).plain(&self.now.task),
+            // Before the first session.
+            Activity::Verifying if self.now.task.is_empty() => {
+                line.push("► checking", Style::new().cyan())
+            }
             Activity::Verifying => {
                 line.push("► verifying ", Style::new().cyan()).plain(&self.now.task)
             }
@@ -589,6 +593,17 @@ mod tests {
         view.iteration_end(&end).unwrap();
         let paused = view.status(now, &Activity::Paused);
         assert!(paused.ends_with("$0.50"), "{paused}");
+    }
+
+    #[test]
+    fn before_the_first_session_the_status_line_says_that_checks_are_tried() {
+        let terminal = Terminal { width: Some(80), colour: false };
+        let options = RunViewOptions::default();
+        let mut view = RunView::new(Vec::new(), terminal, Path::new("/"), options);
+        let now = Timestamp::from_epoch(0).unwrap();
+        assert_eq!(view.status(now, &Activity::Verifying), "► checking  0 s · $0.00");
+        view.now.task = "t-3f9a01 One".to_owned();
+        assert_eq!(view.status(now, &Activity::Verifying), "► verifying t-3f9a01 One  0 s · $0.00");
     }
 
     #[test]

@@ -112,6 +112,8 @@ fn a_pause_holds_a_run_between_iterations() {
     wait_for_line(&running, "pause    `ralph resume` goes on");
     assert!(project.root().join(".ralph-pause").exists());
     assert_eq!(project.ralph(["status", "--json"]).json()["done"], 1);
+    let told = "paused: runs here wait for `ralph resume`";
+    assert_eq!(project.ralph(["status"]).ok().lines().last(), Some(told));
     let resumed = project.ralph(["resume"]);
     assert_eq!(resumed.stderr(), "runs here go on\n");
     let (status, lines, _) = running.finish();

@@ -55,6 +55,10 @@ pub(super) fn run(setup: &Setup, json: bool, out: &mut dyn Write) -> Result<Exit
         now,
     };
     status::write(out, &overview, setup.terminal())?;
+    // With RALPH_DB there may be no project here.
+    if setup.project().is_ok_and(|project| project.pause().exists()) {
+        writeln!(out, "paused: runs here wait for `ralph resume`")?;
+    }
     Ok(Exit::Done)
 }
 
