@@ -12,8 +12,8 @@ use ralph::engine::ticked_off;
 use ralph::prompt::document;
 use ralph::prompt::sigils::{Sigils, promised_at_the_end};
 use ralph::prompt::{Prompt, Values};
-use ralph::settings::{Environment, Settings, parse_duration};
-use ralph::time::Timestamp;
+use ralph::settings::{Environment, Settings};
+use ralph::time::{Timestamp, parse_duration};
 use ralph::ui::{text, tool};
 use tempfile::TempDir;
 
