@@ -66,12 +66,12 @@ fn what_will_not_pass_stops_the_run() {
 }
 
 #[test]
-fn a_request_that_the_api_does_not_accept_is_a_failed_attempt() {
+fn a_request_that_the_api_does_not_accept_costs_no_retry() {
     let Some((rig, task, ended)) = first_refused(refuse(400, "messages: too odd")) else {
         return;
     };
-    ended.with_code(1);
-    assert_eq!(rig.history(&task)[0].0, "failed");
+    ended.with_code(0);
+    assert_eq!(rig.outcomes(&task), ["crashed", "done"]);
     assert!(rig.history(&task)[0].1.starts_with("the API did not accept the request"));
 }
 
