@@ -58,7 +58,7 @@ pub(super) struct Watch {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
     No,
-    /// A person has interrupted it. It has all the time it needs: a second interrupt kills it.
+    /// A person has interrupted it. It has all the time its limits give it: a second interrupt kills it.
     Interrupted,
     Asked {
         why: EndedBy,
@@ -119,10 +119,12 @@ impl Watch {
 
     /// It is to end in good order, unless it is being ended already.
     pub(super) fn end(&mut self, why: EndedBy, now: Instant) -> Option<Order> {
-        (self.ending == Ending::No).then(|| {
-            self.ending = Ending::Asked { why, kill_at: now + GRACE };
-            Order::Terminate
-        })
+        (self.ending == Ending::No).then(|| self.terminate(why, now))
+    }
+
+    fn terminate(&mut self, why: EndedBy, now: Instant) -> Order {
+        self.ending = Ending::Asked { why, kill_at: now + GRACE };
+        Order::Terminate
     }
 
     /// A person asks for an end: an interrupt lets the agent finish in its own time, a second one
@@ -143,8 +145,7 @@ impl Watch {
     /// When to look again.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self.ending {
-            Ending::No => self.next_limit().map(|(at, _)| at),
-            Ending::Interrupted => None,
+            Ending::No | Ending::Interrupted => self.next_limit().map(|(at, _)| at),
             Ending::Asked { kill_at, .. } => Some(kill_at),
             Ending::Killed { sweep_at, .. } => Some(sweep_at),
             Ending::Swept { leave_at, .. } => Some(leave_at),
@@ -154,9 +155,10 @@ impl Watch {
     /// What is to be done now, if anything.
     pub(super) fn expire(&mut self, now: Instant) -> Option<Action> {
         match self.ending {
-            Ending::No => {
-                let (_, why) = self.next_limit().filter(|&(at, _)| at <= now)?;
-                self.end(why, now).map(Action::Order)
+            Ending::No | Ending::Interrupted => {
+                let (_, limit) = self.next_limit().filter(|&(at, _)| at <= now)?;
+                let why = if self.ending == Ending::No { limit } else { EndedBy::Request };
+                Some(Action::Order(self.terminate(why, now)))
             }
             Ending::Asked { why, kill_at } if kill_at <= now => {
                 self.ending = Ending::Killed { why, sweep_at: now + GRACE };
@@ -167,10 +169,7 @@ impl Watch {
                 Some(Action::Sweep)
             }
             Ending::Swept { leave_at, .. } if leave_at <= now => Some(Action::Leave),
-            Ending::Interrupted
-            | Ending::Asked { .. }
-            | Ending::Killed { .. }
-            | Ending::Swept { .. } => None,
+            Ending::Asked { .. } | Ending::Killed { .. } | Ending::Swept { .. } => None,
         }
     }
 
@@ -275,12 +274,23 @@ mod tests {
     }
 
     #[test]
-    fn after_one_interrupt_no_limit_holds_any_more() {
-        let (mut watch, start) = watch(Some(30));
+    fn an_interrupt_sets_no_limit_of_its_own() {
+        let limits = Limits { silence: None, exit_grace: after(10), deadline: None };
+        let start = Instant::now();
+        let mut watch = Watch::new(limits, start);
         assert_eq!(watch.requested(Request::Interrupt, start), Order::Interrupt);
-        watch.see(&finished(), start + after(1));
         assert_eq!(watch.deadline(), None);
         assert_eq!(watch.expire(start + after(1_000_000)), None);
+        assert_eq!(watch.ended_by(), EndedBy::Request);
+    }
+
+    #[test]
+    fn an_interrupted_process_that_stays_after_its_result_is_ended() {
+        let (mut watch, start) = watch(None);
+        assert_eq!(watch.requested(Request::Interrupt, start), Order::Interrupt);
+        watch.see(&finished(), start + after(1));
+        assert_eq!(watch.expire(start + after(10)), None);
+        assert_eq!(watch.expire(start + after(11)), Some(Action::Order(Order::Terminate)));
         assert_eq!(watch.ended_by(), EndedBy::Request);
     }
 

@@ -154,6 +154,8 @@ fn a_run_that_was_suspended_goes_on_in_the_background_and_in_the_foreground() {
     job.pause_by_key(&mut shell);
     job.let_go();
     shell.wait_for("everything is done");
+    // Keys are ralph's until the shell has its terminal back: at its prompt after `bg`, `stty`, `fg` and the run.
+    shell.wait_for_times("shell> ", 4);
     shell.press(&format!("stty -a > {}; echo over | tr o O\n", after.display()));
     shell.wait_for("Over");
     assert_eq!(fs::read_to_string(before).unwrap(), fs::read_to_string(after).unwrap());
