@@ -40,9 +40,13 @@ fn a_signal_while_a_tool_runs_ends_everything() {
     for sent in [Signal::INT, Signal::TERM, Signal::HUP] {
         let Some(rig) = Rig::new(|_| endless()) else { return };
         let task = rig.project.add(["Do it"]);
-        let running = rig.start(rig.ralph(&["run"]));
+        let mut running = rig.start(rig.ralph(&["run"]));
         wait_for_file(&rig, "started");
         signal(&running, sent);
+        // On a very busy machine Claude Code was once seen to go on after an interrupt: a person asks again.
+        if sent == Signal::INT && !running.ends_within(DEADLINE / 2) {
+            signal(&running, sent);
+        }
         assert_released(&rig, &task, rig.ended(running));
     }
 }

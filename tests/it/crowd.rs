@@ -151,7 +151,8 @@ fn run_workers(project: &Project, mode: &str) -> Vec<String> {
         let (status, lines, said) = worker.finish();
         assert!(status.success(), "{said}");
         let worst: u64 = said.trim().parse().unwrap_or_else(|_| panic!("{said}"));
-        assert!(worst < 10_000, "somebody waited {worst} ms");
+        // A waiter gives up after 30 s; how long one waits on a quiet machine is for the benchmark to say.
+        assert!(worst < 25_000, "one of them waited {worst} ms");
         printed.extend(lines);
     }
     printed
