@@ -69,7 +69,15 @@ impl Flow {
     /// the word is complete.
     pub(super) fn push(&mut self, piece: &str) -> String {
         let mut out = String::with_capacity(piece.len());
-        for character in piece.chars() {
+        let mut rest = piece;
+        while let Some(character) = rest.chars().next() {
+            let run = self.plain_run(rest);
+            if !run.is_empty() {
+                self.push_run(run, &mut out);
+                rest = &rest[run.len()..];
+                continue;
+            }
+            rest = &rest[character.len_utf8()..];
             match (character, self.line) {
                 ('\n', _) => {
                     self.end_word(&mut out);
@@ -98,6 +106,23 @@ impl Flow {
         out
     }
 
+    /// The letters at the beginning of `text` that go on with a word of prose, one column each, as many as
+    /// a line has room for. It is what most text is made of, and need not be looked at letter by letter.
+    fn plain_run<'a>(&self, text: &'a str) -> &'a str {
+        if self.line != Line::Prose || self.held.ends_with(breaks_anywhere) {
+            return "";
+        }
+        let most = self.room().saturating_sub(self.held_columns);
+        let letters = text.bytes().take(most).take_while(u8::is_ascii_graphic);
+        &text[..letters.count()]
+    }
+
+    fn push_run(&mut self, run: &str, out: &mut String) {
+        self.held.push_str(run);
+        self.held_columns += run.len();
+        self.end_long_word(out);
+    }
+
     fn push_prose(&mut self, character: char, out: &mut String) {
         let breaks = breaks_anywhere(character) || self.held.ends_with(breaks_anywhere);
         // What is drawn onto a character stays with it.
@@ -109,9 +134,14 @@ impl Flow {
         if self.line == Line::Start && self.held.chars().count() >= FENCES[0].len() {
             self.begin_line(out);
         }
-        // A word that is longer than a line is not waited for, nor one that hardly shows.
-        let is_long = self.held_columns >= self.room() || self.held.len() >= LONGEST;
-        if self.line == Line::Prose && is_long {
+        if self.line == Line::Prose {
+            self.end_long_word(out);
+        }
+    }
+
+    /// A word that is longer than a line is not waited for, nor one that hardly shows.
+    fn end_long_word(&mut self, out: &mut String) {
+        if self.held_columns >= self.room() || self.held.len() >= LONGEST {
             self.end_word(out);
         }
     }
