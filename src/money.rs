@@ -5,7 +5,9 @@ const UNITS: f64 = 1e6;
 
 /// The amount without the noise that adding up leaves behind: `0.2234`, not `0.22340000000000002`.
 pub(crate) fn rounded(dollars: f64) -> f64 {
-    (dollars * UNITS).round() / UNITS
+    let rounded = (dollars * UNITS).round() / UNITS;
+    // An amount that is too large to be counted in units is left as it is.
+    if rounded.is_finite() { rounded } else { dollars }
 }
 
 #[cfg(test)]
@@ -23,5 +25,6 @@ mod tests {
         ] {
             assert_eq!(serde_json::to_string(&rounded(amount)).unwrap(), expected);
         }
+        assert_eq!(rounded(f64::MAX), f64::MAX);
     }
 }

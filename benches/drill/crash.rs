@@ -299,7 +299,8 @@ fn check_one_who_was_killed(
     let told = ended.as_ref().is_some_and(|it| match it.outcome {
         // It had had its say.
         Some(Outcome::Done) => true,
-        Some(Outcome::Failed) => it.exit_code == Some(137),
+        // `Crashed` if it was killed before it could say a word.
+        Some(Outcome::Failed | Outcome::Crashed) => it.exit_code == Some(137),
         _ => false,
     });
     if !told {

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use crate::calls::{Call, Ended, Expected, Fault, Tally, World, lossy};
+use crate::calls::{Call, Ended, Expected, Fault, INTERRUPTED, Tally, World, lossy};
 use crate::crew;
 use crate::harness::{DEADLINE, RALPH, wait_until};
 use crate::report::Row;
@@ -88,12 +88,15 @@ fn close(
         ends_runs: matches!(stdout, Drain::Reads(_)),
         ..Fault::new(&name)
     };
-    // On a full disk what has something to print fails; a reader who went away is no failure.
+    // On a full disk what has something to print fails. That a reader went away ends runs, and is no failure
+    // of anything else.
     let fails = stdout == Drain::Full && expected.prints;
     let code = outcome.as_ref().ok().and_then(|it| it.code);
     let is_right = match code {
         Some(code) if fails => code == 1,
-        Some(code) => code == expected.code || fault.ends_runs && call.has_agent() && code == 0,
+        Some(code) => {
+            code == expected.code || fault.ends_runs && call.has_agent() && code == INTERRUPTED
+        }
         // The judge has its say on this.
         None => true,
     };

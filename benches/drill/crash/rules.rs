@@ -222,7 +222,10 @@ impl Rules {
             let count = |outcome: Outcome, attempts: &[Attempt]| {
                 attempts.iter().filter(|attempt| attempt.outcome == Some(outcome)).count()
             };
-            crashes += count(Outcome::Crashed, attempts);
+            // An agent that was killed before it said a word is a crash, too: that one has an exit code.
+            let is_of_ralph =
+                |it: &&Attempt| it.outcome == Some(Outcome::Crashed) && it.exit_code.is_none();
+            crashes += attempts.iter().filter(is_of_ralph).count();
             let is_done = stored.status == Some(Status::Done);
             if count(Outcome::Done, attempts) != usize::from(is_done) {
                 self.found(Rule::Once, shown(attempts));
