@@ -88,6 +88,13 @@ pub fn promised_on_screen(screen: &str, words: &str) -> Option<Promise> {
 /// What each line promises, from the last to the first. Blank lines are left out, and other sigils are as
 /// good as blanks.
 fn promises_from_the_end(text: &str, words: &str) -> impl Iterator<Item = Option<Promise>> {
+    // Most texts promise nothing, and need not be taken apart to see that.
+    let may_promise = text.contains("<promise>") || (!words.is_empty() && text.contains(words));
+    let lines = if may_promise { promises_of_lines(text, words) } else { Vec::new() };
+    lines.into_iter().rev()
+}
+
+fn promises_of_lines(text: &str, words: &str) -> Vec<Option<Promise>> {
     let quoted = quotations(text);
     let text = promises_on_lines(text, &quoted);
     let mut lines = Vec::new();
@@ -98,7 +105,7 @@ fn promises_from_the_end(text: &str, words: &str) -> impl Iterator<Item = Option
         }
         at += line.len();
     }
-    lines.into_iter().rev()
+    lines
 }
 
 /// The text with blanks in place of the sigils that may stand beside a promise, and of the line ends inside
