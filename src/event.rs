@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::dag::{Billing, Tokens};
+
 pub use run::{
     Activity, Diff, Event, Idle, IterationEnd, IterationStart, LimitWait, Mode, Problem, Progress,
     RunCommand, Said, Stamped, Start, Stats, Summary, TaskResult, ToolFailure, ToolUse, Verifier,
@@ -99,13 +101,24 @@ pub enum AgentEvent<'a> {
         /// The HTTP status, if there was an answer.
         status: Option<u16>,
     },
+    /// The model has refused to answer; the words of the program follow as a refusal of the API.
+    Declined {
+        /// Why, where the API says so.
+        why: Cow<'a, str>,
+    },
     /// What the account may still use.
     RateLimit(RateLimit<'a>),
+    /// The API was asked, or is in the middle of an answer.
+    Asking,
+    /// The API has answered to the end.
+    Answered,
     /// A remark of the program itself.
     Notice {
         /// The remark.
         text: Cow<'a, str>,
     },
+    /// What a message has used so far.
+    Used(Box<Usage<'a>>),
     /// A sign of life that needs no showing.
     Alive,
     /// A turn has ended. There may be several.
@@ -136,6 +149,23 @@ pub struct Started<'a> {
     pub model: Cow<'a, str>,
     /// The version of the program.
     pub version: Cow<'a, str>,
+    /// How it is paid for, if that is known.
+    pub billing: Option<Billing>,
+}
+
+/// What a message has used so far. There may be several of these for one message; the last one counts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Usage<'a> {
+    /// Names the message.
+    pub message: Cow<'a, str>,
+    /// The model that writes it; empty if that was said before.
+    pub model: Cow<'a, str>,
+    /// The tokens.
+    pub tokens: Tokens,
+    /// How many of those that were written into the cache are kept there for an hour.
+    pub cache_write_1h: u64,
+    /// Whether the message is complete.
+    pub complete: bool,
 }
 
 impl Finished<'_> {
@@ -175,6 +205,8 @@ pub struct Finished<'a> {
     pub success: bool,
     /// How it ended: `success` or one of several kinds of `error_…`.
     pub subtype: Cow<'a, str>,
+    /// Why the model stopped, in the words of the API.
+    pub stop_reason: Option<Cow<'a, str>>,
     /// Why it ended, in the words of the program.
     pub terminal_reason: Option<Cow<'a, str>>,
     /// The last block of the answer.
@@ -185,6 +217,8 @@ pub struct Finished<'a> {
     pub errors: Vec<Cow<'a, str>>,
     /// The HTTP status of an error of the API.
     pub api_status: Option<u16>,
+    /// What the API itself calls the error; whatever answers in its place does not.
+    pub api_error: Option<Cow<'a, str>>,
     /// The tools that were not allowed.
     pub denials: u32,
     /// How long it took.
@@ -193,8 +227,6 @@ pub struct Finished<'a> {
     pub cost_usd: f64,
     /// Turns taken.
     pub turns: u32,
-    /// Tokens read, cached ones included.
-    pub input_tokens: u64,
-    /// Tokens written.
-    pub output_tokens: u64,
+    /// What the session has used so far, its subagents included.
+    pub tokens: Tokens,
 }

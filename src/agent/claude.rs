@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 
 use super::mcp::ServerFlags;
 use super::program::Program;
+use super::settings;
+use crate::dag::Billing;
+use crate::settings::Environment;
 
 /// The variables by which Claude Code knows that it runs inside itself, and as whose child.
 const NESTING: [&str; 9] = [
@@ -22,6 +25,21 @@ const NESTING: [&str; 9] = [
 /// Without this every MCP server that the user or the project names is started, for a verifier too, whose
 /// tools it would add to; in a terminal it may be asked whether to, where nobody answers.
 const NO_OTHER_SERVERS: &str = "--strict-mcp-config";
+
+/// Tools of Claude Code with which a session would leave the working tree it was given, or put off its work to
+/// a time when it no longer runs.
+const LEAVING: [&str; 6] =
+    ["EnterWorktree", "ExitWorktree", "CronCreate", "CronDelete", "CronList", "ScheduleWakeup"];
+
+/// Tools that wait for a person's answer.
+const ASKING: [&str; 3] = ["AskUserQuestion", "EnterPlanMode", "ExitPlanMode"];
+
+/// What differs from session to session (the state of the repository, for one) is told in the first message and
+/// not in the system prompt, so that the vendor's prompt cache serves the system prompt of an earlier session.
+const STEADY_SYSTEM_PROMPT: &str = "--exclude-dynamic-system-prompt-sections";
+
+/// Claude Code would offer a memory of its own, which later sessions outside the run are told, too.
+const NO_MEMORY: &str = "CLAUDE_CODE_DISABLE_AUTO_MEMORY";
 
 /// By this variable the processes of an attempt are known.
 pub const ATTEMPT_VARIABLE: &str = "RALPH_ATTEMPT_ID";
@@ -66,6 +84,8 @@ pub struct Session {
     pub directory: PathBuf,
     /// A file with what the agent is told about its work besides the prompt.
     pub system_prompt: Option<PathBuf>,
+    /// A file that it is told when a long conversation was summarised and the prompt is gone.
+    pub reminder: Option<PathBuf>,
     /// The directory with the files of this session, which is removed with it.
     pub scratch: Option<PathBuf>,
     /// The model, if not the agent's own choice.
@@ -117,6 +137,14 @@ impl Permission {
     }
 }
 
+/// Takes away the tools that lead out of the session and, unless a person is there to answer, those that ask.
+/// Names that a version of Claude Code does not know are ignored by it.
+fn deny_tools(attended: bool, invocation: &mut Invocation) {
+    let asking = if attended { &[][..] } else { &ASKING };
+    let denied = [&LEAVING, asking].concat().join(",");
+    invocation.arguments.extend(["--disallowed-tools".into(), denied.into()]);
+}
+
 /// The `PATH` of a session: the directory of this ralph comes first, so that `ralph` inside it is this
 /// ralph.
 pub fn session_path(own_directory: &Path, path: &OsStr) -> OsString {
@@ -126,11 +154,20 @@ pub fn session_path(own_directory: &Path, path: &OsStr) -> OsString {
     std::env::join_paths(own.chain(rest)).unwrap_or_else(|_| path.to_owned())
 }
 
+/// How sessions are paid for that do not say so: by what the environment has for it, or by a subscription.
+pub fn usual_billing() -> Billing {
+    match Environment::process().paid_by() {
+        Some(_) => Billing::Api,
+        None => Billing::Subscription,
+    }
+}
+
 impl Session {
     /// A conversation with the person at the terminal, opened by the agent, which asks before it does
-    /// something.
-    pub fn interview(&self, opening: &str) -> Invocation {
+    /// something. Its transcript is called like `id`, a UUID.
+    pub fn interview(&self, opening: &str, id: &str) -> Invocation {
         let mut invocation = self.invocation();
+        invocation.arguments.extend(["--session-id".into(), id.into()]);
         // A message that looks like an option would be one.
         invocation.arguments.extend(["--".into(), opening.into()]);
         invocation
@@ -159,11 +196,19 @@ impl Session {
         let mut invocation = self.invocation();
         invocation.arguments.extend(["--settings".into(), settings.into()]);
         if let Permission::Tools(_) = permission {
-            let mode = if attended { "manual" } else { "dontAsk" };
+            // Newer versions call it `manual`, and know this name, too.
+            let mode = if attended { "default" } else { "dontAsk" };
             invocation.arguments.extend(["--permission-mode".into(), mode.into()]);
         }
+        forget(&mut invocation);
         self.name_servers(&mut invocation);
         permission.grant(&mut invocation);
+        if *permission == Permission::Everything {
+            // It does not ask whether the directory can be trusted, then: the sandbox holds it, as it
+            // holds a session without a terminal, which never asks.
+            invocation.variables.push(("CLAUDE_CODE_SANDBOXED", "1".into()));
+        }
+        deny_tools(attended, &mut invocation);
         self.keep_in_front(&mut invocation);
         invocation.arguments.extend(["--".into(), opening.into()]);
         invocation
@@ -177,19 +222,26 @@ impl Session {
     /// Unattended work on a task.
     pub fn work(&self, prompt: PathBuf, permission: &Permission) -> Invocation {
         let mut invocation = self.unattended(prompt, permission);
+        if let Some(reminder) = &self.reminder {
+            let settings = settings::reminding(reminder);
+            invocation.arguments.extend(["--settings".into(), settings.into()]);
+        }
         invocation.arguments.push("--no-session-persistence".into());
         invocation
     }
 
     /// A second look at work that is said to be done. It has no tool that edits, and may not skip
-    /// permissions whatever holds it.
-    pub fn verify(&self, prompt: PathBuf) -> Invocation {
+    /// permissions whatever holds it. No hook interferes, and it goes by the rules of the project, not by those
+    /// that the person has in `own_rules` for all projects.
+    pub fn verify(&self, prompt: PathBuf, own_rules: &Path) -> Invocation {
         const TOOLS: &str = "Bash,Read,Glob,Grep";
         let allowed = TOOLS.split(',').map(str::to_owned).collect();
         let alone = Session { servers: ServerFlags::None, ..self.clone() };
         let mut invocation = alone.unattended(prompt, &Permission::Tools(allowed));
         // To allow is only to approve beforehand: what may not be used must not exist.
         invocation.arguments.extend(["--tools".into(), TOOLS.into()]);
+        let settings = settings::of_a_verifier(own_rules);
+        invocation.arguments.extend(["--settings".into(), settings.into()]);
         invocation.arguments.push("--no-session-persistence".into());
         invocation
     }
@@ -206,8 +258,10 @@ impl Session {
             ]
             .map(OsString::from),
         );
+        forget(&mut invocation);
         self.name_servers(&mut invocation);
         permission.grant(&mut invocation);
+        deny_tools(false, &mut invocation);
         if let Some(budget) = self.budget_usd {
             invocation.arguments.extend(["--max-budget-usd".into(), format!("{budget:.4}").into()]);
         }
@@ -276,6 +330,12 @@ impl Session {
     }
 }
 
+/// A session of a run knows nothing of others, and has its system prompt in common with them.
+fn forget(invocation: &mut Invocation) {
+    invocation.arguments.push(STEADY_SYSTEM_PROMPT.into());
+    invocation.variables.push((NO_MEMORY, "1".into()));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -285,6 +345,7 @@ mod tests {
             program: "claude".into(),
             directory: "/project".into(),
             system_prompt: Some("/tmp/system.md".into()),
+            reminder: None,
             scratch: None,
             model: Some("opus".into()),
             path: "/opt/ralph:/usr/bin".into(),
@@ -326,8 +387,8 @@ mod tests {
     #[test]
     fn an_interview_leaves_everything_to_the_person_and_opens_with_a_message() {
         let session = Session { model: None, attempt: None, iteration: None, ..session() };
-        insta::assert_snapshot!(shown(&session.interview("-- start")), @"
-        claude --append-system-prompt-file /tmp/system.md -- -- start
+        insta::assert_snapshot!(shown(&session.interview("-- start", "2d4b1365-e7e8-439c-aef4-36c518e6f127")), @"
+        claude --append-system-prompt-file /tmp/system.md --session-id 2d4b1365-e7e8-439c-aef4-36c518e6f127 -- -- start
         PATH=/opt/ralph:/usr/bin
         RALPH_DB=/project/.ralph/progress.db
         unset CLAUDECODE
@@ -358,11 +419,12 @@ mod tests {
     #[test]
     fn a_build_may_do_everything() {
         let session = Session { attempt: None, iteration: None, ..session() };
-        insta::assert_snapshot!(shown(&session.build("/tmp/prompt.md".into(), &Permission::Everything)), @"
-        claude --append-system-prompt-file /tmp/system.md --model opus --print --verbose --output-format stream-json --include-partial-messages --strict-mcp-config --dangerously-skip-permissions
+        insta::assert_snapshot!(shown(&session.build("/tmp/prompt.md".into(), &Permission::Everything)), @r"
+        claude --append-system-prompt-file /tmp/system.md --model opus --print --verbose --output-format stream-json --include-partial-messages --exclude-dynamic-system-prompt-sections --strict-mcp-config --dangerously-skip-permissions --disallowed-tools EnterWorktree,ExitWorktree,CronCreate,CronDelete,CronList,ScheduleWakeup,AskUserQuestion,EnterPlanMode,ExitPlanMode
         PATH=/opt/ralph:/usr/bin
         RALPH_DB=/project/.ralph/progress.db
         RALPH_MODEL=opus
+        CLAUDE_CODE_DISABLE_AUTO_MEMORY=1
         CLAUDE_CODE_DISABLE_BACKGROUND_TASKS=1
         unset CLAUDECODE
         unset CLAUDE_CODE_ENTRYPOINT
@@ -381,14 +443,15 @@ mod tests {
     #[test]
     fn work_outside_a_sandbox_may_use_the_named_tools() {
         let permission = Permission::Tools(vec!["Bash".into(), "Read".into()]);
-        insta::assert_snapshot!(shown(&session().work("/tmp/prompt.md".into(), &permission)), @"
-        claude --append-system-prompt-file /tmp/system.md --model opus --print --verbose --output-format stream-json --include-partial-messages --strict-mcp-config --allowed-tools Bash,Read --no-session-persistence
+        insta::assert_snapshot!(shown(&session().work("/tmp/prompt.md".into(), &permission)), @r"
+        claude --append-system-prompt-file /tmp/system.md --model opus --print --verbose --output-format stream-json --include-partial-messages --exclude-dynamic-system-prompt-sections --strict-mcp-config --allowed-tools Bash,Read --disallowed-tools EnterWorktree,ExitWorktree,CronCreate,CronDelete,CronList,ScheduleWakeup,AskUserQuestion,EnterPlanMode,ExitPlanMode --no-session-persistence
         PATH=/opt/ralph:/usr/bin
         RALPH_DB=/project/.ralph/progress.db
         RALPH_MODEL=opus
         RALPH_TASK_ID=t-000001
         RALPH_ATTEMPT_ID=a-000001
         RALPH_ITERATION=3
+        CLAUDE_CODE_DISABLE_AUTO_MEMORY=1
         CLAUDE_CODE_DISABLE_BACKGROUND_TASKS=1
         unset CLAUDECODE
         unset CLAUDE_CODE_ENTRYPOINT
@@ -406,13 +469,13 @@ mod tests {
 
     #[test]
     fn a_verifier_has_no_tool_that_edits_and_never_skips_permissions() {
-        let invocation = session().verify("/tmp/prompt.md".into());
+        let invocation = session().verify("/tmp/prompt.md".into(), Path::new("/home/x/.claude"));
         let arguments: Vec<_> =
             invocation.arguments.iter().map(|it| it.to_string_lossy()).collect();
         let arguments = arguments.join(" ");
-        assert!(
-            arguments.contains("--allowed-tools Bash,Read,Glob,Grep --tools Bash,Read,Glob,Grep")
-        );
+        for named in ["--allowed-tools Bash,Read,Glob,Grep ", "--tools Bash,Read,Glob,Grep "] {
+            assert!(arguments.contains(named), "{arguments}");
+        }
         assert!(!arguments.contains("skip-permissions"));
     }
 
@@ -441,9 +504,9 @@ mod tests {
         }
         for servers in [ServerFlags::All, given] {
             let session = Session { servers, ..session() };
-            let words = arguments(session.verify(prompt.clone()));
+            let words = arguments(session.verify(prompt.clone(), Path::new("/h")));
             assert!(words.contains("--strict-mcp-config") && !words.contains("--mcp-config"));
-            assert!(!arguments(session.interview("x")).contains("mcp-config"));
+            assert!(!arguments(session.interview("x", "id")).contains("mcp-config"));
         }
     }
 
@@ -458,7 +521,7 @@ mod tests {
     fn on_a_screen_what_is_not_allowed_is_asked_of_a_person_or_denied() {
         let tools = Permission::Tools(vec!["Bash".into()]);
         for (permission, attended, mode) in [
-            (&tools, true, Some("--permission-mode manual")),
+            (&tools, true, Some("--permission-mode default")),
             (&tools, false, Some("--permission-mode dontAsk")),
             (&Permission::Everything, false, None),
         ] {
@@ -466,6 +529,29 @@ mod tests {
             let shown = shown(&invocation);
             assert!(mode.is_none_or(|mode| shown.contains(mode)), "{shown}");
             assert_eq!(shown.contains("--permission-mode"), mode.is_some(), "{shown}");
+            assert_eq!(shown.contains("CLAUDE_CODE_SANDBOXED=1"), mode.is_none(), "{shown}");
+        }
+    }
+
+    #[test]
+    fn a_session_without_a_person_can_neither_leave_its_tree_nor_ask() {
+        let (prompt, everything) = (PathBuf::from("/tmp/prompt.md"), Permission::Everything);
+        let on_screen =
+            |attended| shown(&session().show("x", Path::new("/x.json"), &everything, attended));
+        let work = shown(&session().work(prompt.clone(), &everything));
+        let build = shown(&session().build(prompt.clone(), &everything));
+        let verify = shown(&session().verify(prompt, Path::new("/h")));
+        for (shown, leaves, asks) in [
+            (work, false, false),
+            (build, false, false),
+            (verify, false, false),
+            (on_screen(false), false, false),
+            (on_screen(true), false, true),
+            (shown(&session().interview("x", "x")), true, true),
+            (shown(&session().conversation("x", &everything)), true, true),
+        ] {
+            assert_eq!(shown.contains("EnterWorktree"), !leaves, "{shown}");
+            assert_eq!(shown.contains("AskUserQuestion"), !asks, "{shown}");
         }
     }
 

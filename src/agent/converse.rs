@@ -6,14 +6,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::claude::Invocation;
+use super::claude::{Invocation, usual_billing};
 use super::descendants::Marker;
-use super::facts::{Exit, Facts, Observer, Trouble};
+use super::facts::{Exit, Facts, Observer};
 use super::lines::Lines;
 use super::process::{Message, Process};
 use super::stream::Parser;
 use super::supervisor::Order;
+use super::trouble::Trouble;
 use super::watch::{Action, EndedBy, Limits, Request, Watch};
+use crate::dag::Billing;
 use crate::event::AgentEvent;
 
 /// How many pieces of output may wait. A child that writes faster than we read has to wait, too.
@@ -51,28 +53,19 @@ pub struct Report {
 }
 
 impl Report {
-    /// What the program said last, where it is not part of its answer: a few lines of stderr, or why the
-    /// API did not accept its request.
+    /// What the program said last, where it is not part of its answer: a few lines of stderr.
     pub fn last_words(&self) -> Option<String> {
         let lines: Vec<&str> = self.stderr.lines().filter(|it| !it.trim().is_empty()).collect();
         let last = &lines[lines.len().saturating_sub(LAST_WORDS)..];
-        if !last.is_empty() {
-            return Some(last.join("\n"));
-        }
-        match self.facts.trouble {
-            // Only the API itself can tell why.
-            Some(Trouble::InvalidRequest | Trouble::PromptTooLong) => {
-                self.facts.result.clone().filter(|it| !it.trim().is_empty())
-            }
-            _ => None,
-        }
+        (!last.is_empty()).then(|| last.join("\n"))
     }
 
     /// What is known of a failure besides its name: how the process ended, and its last words.
     pub fn why_failed(&self) -> String {
+        let is_told = self.facts.trouble.as_ref().is_some_and(Trouble::is_told_by_the_api);
         let exit = match self.facts.exit {
-            // Ralph itself has ended it.
-            _ if matches!(self.facts.trouble, Some(Trouble::Idle(_))) => String::new(),
+            // Ralph itself has ended it, or the API has said why.
+            _ if self.ended_by != EndedBy::Itself || is_told => String::new(),
             Some(Exit::Code(code)) if code != 0 => format!(" (exit code {code})"),
             Some(Exit::Signal(signal)) => format!(" (signal {signal})"),
             _ => String::new(),
@@ -147,7 +140,8 @@ pub fn converse(
     log: &mut dyn Write,
     listener: &mut dyn Listener,
 ) -> Result<Report> {
-    attend(invocation, Some(Parser::new()), limits, mailbox, log, listener)
+    let parser = Parser::new().paid_by_use(usual_billing() == Billing::Api);
+    attend(invocation, Some(parser), limits, mailbox, log, listener)
 }
 
 /// The same for a program that may print plain text instead of events: that is what it says, and it went
@@ -307,6 +301,11 @@ impl Session {
                     listener.event(&event);
                 });
             });
+            if self.observer.is_rejected()
+                && let Some(order) = self.watch.end(EndedBy::Rejected, now)
+            {
+                self.process.order(order);
+            }
         }
         listener.caught_up();
     }
@@ -321,6 +320,7 @@ impl Session {
 
     fn finish(self, exit: Option<Exit>, listener: &mut dyn Listener) -> Report {
         let mut observer = self.observer;
+        let ended_by = self.watch.ended_by();
         if let Some(mut parser) = self.parser {
             self.lines.finish(&mut |line| {
                 parser.parse(line, &mut |event| {
@@ -330,9 +330,10 @@ impl Session {
             });
         }
         listener.caught_up();
+        observer.end(ended_by);
         Report {
             facts: observer.into_facts(exit),
-            ended_by: self.watch.ended_by(),
+            ended_by,
             stderr: self.process.stderr(),
             long_lines: self.long_lines,
             logged: self.logged,

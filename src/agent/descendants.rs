@@ -37,7 +37,7 @@ impl Marker {
 
     /// Ends them, the supervisor among them.
     pub(super) fn end(&self) {
-        end_with(MARKER, &self.value, Duration::ZERO);
+        end_with(MARKER, std::slice::from_ref(&self.value), Duration::ZERO);
     }
 }
 
@@ -95,20 +95,21 @@ fn parent_in_stat(stat: &str) -> Option<i32> {
     if matches!(state, "Z" | "X") { None } else { fields.next()?.parse().ok() }
 }
 
-/// Ends every process whose environment has this variable with this value: what is left of a session
-/// when its supervisor, too, was killed. One that was not is given some time: it finds even those
+/// Ends every process whose environment has this variable with one of these values: what is left of
+/// sessions when their supervisors, too, were killed. One that was not is given some time: it finds even those
 /// that have no environment, and begins as soon as ralph is gone.
-pub fn end_marked(variable: &str, value: &str) -> usize {
-    end_with(variable, value, DEFERENCE)
+pub fn end_marked(variable: &str, values: &[String]) -> usize {
+    if values.is_empty() { 0 } else { end_with(variable, values, DEFERENCE) }
 }
 
 /// As `end_marked`, but a supervisor has this long to do it itself.
 #[cfg(target_os = "linux")]
-fn end_with(variable: &str, value: &str, deference: Duration) -> usize {
-    let marker = format!("{variable}={value}").into_bytes();
+fn end_with(variable: &str, values: &[String], deference: Duration) -> usize {
+    let markers: HashSet<Vec<u8>> =
+        values.iter().map(|value| format!("{variable}={value}").into_bytes()).collect();
     let is_marked = |pid: i32| {
-        let environment = std::fs::read(format!("/proc/{pid}/environ"));
-        environment.is_ok_and(|it| it.split(|&byte| byte == 0).any(|entry| entry == marker))
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|&byte| byte == 0).any(|entry| markers.contains(entry))
     };
     let own = getpid().as_raw_nonzero().get();
     let mut ended = HashSet::new();
@@ -143,7 +144,7 @@ fn is_supervisor(pid: i32) -> bool {
 
 /// Where environments can't be read, the supervisor alone has to be enough.
 #[cfg(not(target_os = "linux"))]
-fn end_with(_variable: &str, _value: &str, _deference: Duration) -> usize {
+fn end_with(_variable: &str, _values: &[String], _deference: Duration) -> usize {
     0
 }
 

@@ -16,7 +16,7 @@ pub fn told_by<'a>(
     events: impl IntoIterator<Item = &'a [u8]>,
     listen: &mut dyn FnMut(&AgentEvent<'_>),
 ) -> Facts {
-    let mut story = Story::new();
+    let mut story = Story::new(None);
     for event in events {
         story.hear(event, listen);
     }

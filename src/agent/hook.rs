@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 
 use super::process::own_file;
 use super::scratch::Scratch;
+use super::settings;
 use super::wire::Ignored;
 use crate::hint::quoted;
 use crate::lenient::{List, Text};
@@ -60,8 +61,9 @@ impl Hooks {
         Ok(Hooks { directory, listener })
     }
 
-    /// The settings that make Claude Code call us, besides whatever the user has set.
-    pub fn settings(&self) -> String {
+    /// The settings that make Claude Code call us, besides whatever the user has set. After a compaction it
+    /// reads `reminder`.
+    pub fn settings(&self, reminder: Option<&Path>) -> String {
         let command = format!(
             "{} {HOOK} {}",
             quoted(own_file().unwrap_or_else(|| "ralph".into())),
@@ -70,8 +72,21 @@ impl Hooks {
         let call = json!([{ "hooks": [
             { "type": "command", "command": command, "timeout": TIMEOUT }
         ] }]);
-        let hooks = MOMENTS.map(|moment| (moment.to_owned(), call.clone()));
-        json!({ "hooks": Value::Object(hooks.into_iter().collect()) }).to_string()
+        let mut hooks = MOMENTS.map(|moment| (moment.to_owned(), call.clone()));
+        for (moment, calls) in &mut hooks {
+            if moment == "SessionStart"
+                && let (Some(file), Some(calls)) = (reminder, calls.as_array_mut())
+            {
+                calls.push(settings::reminder(file));
+            }
+        }
+        json!({
+            "hooks": Value::Object(hooks.into_iter().collect()),
+            // Only asked where permissions are skipped, which is what the sandbox is for. The answer
+            // would be stored in the user's home, which a sandboxed session can't write.
+            "skipDangerousModePermissionPrompt": true,
+        })
+        .to_string()
     }
 
     pub(super) fn listener(&self) -> io::Result<UnixListener> {
@@ -180,6 +195,8 @@ struct Line<'a> {
     #[serde(borrow)]
     message: Text<'a>,
     #[serde(borrow)]
+    notification_type: Text<'a>,
+    #[serde(borrow)]
     last_assistant_message: Text<'a>,
     background_tasks: List<Ignored>,
 }
@@ -204,7 +221,9 @@ pub(super) fn parse(event: &str) -> Option<(HookEvent<'_>, PathBuf)> {
             error: Some(line.error.or_empty()),
         },
         "PermissionRequest" => HookEvent::AsksPermission { tool: line.tool_name.or_empty() },
-        "Notification" => HookEvent::Waits { message: line.message.or_empty() },
+        "Notification" if waits_for_a_person(line.notification_type.as_str()) => {
+            HookEvent::Waits { message: line.message.or_empty() }
+        }
         "Stop" if !line.background_tasks.0.is_empty() => HookEvent::Continues,
         "Stop" => {
             let last_words = line.last_assistant_message.or_empty();
@@ -217,6 +236,20 @@ pub(super) fn parse(event: &str) -> Option<(HookEvent<'_>, PathBuf)> {
         _ => return None,
     };
     Some((event, transcript))
+}
+
+/// Whether a notification of this type means that nothing goes on until a person does something. Other
+/// notifications tell that something has happened.
+fn waits_for_a_person(notification_type: &str) -> bool {
+    match notification_type {
+        "permission_prompt"
+        | "worker_permission_prompt"
+        | "idle_prompt"
+        | "agent_needs_input"
+        | "elicitation_dialog" => true,
+        // Versions that tell no type have no other notifications.
+        other => other.is_empty(),
+    }
 }
 
 #[cfg(test)]
@@ -250,6 +283,12 @@ mod tests {
             "{'hook_event_name':'Stop','last_assistant_message':'Bye.','background_tasks':[{'id':1}]}",
             "Some(Continues)",
         );
+        check(
+            "{'hook_event_name':'Notification','message':'m','notification_type':'permission_prompt'}",
+            r#"Some(Waits { message: "m" })"#,
+        );
+        check("{'hook_event_name':'Notification'}", r#"Some(Waits { message: "" })"#);
+        check("{'hook_event_name':'Notification','notification_type':'auth_success'}", "None");
         check(
             "{'hook_event_name':'StopFailure','error':'rate_limit','last_assistant_message':'429'}",
             r#"Some(TurnOver { last_words: "429", error: Some("rate_limit") })"#,
@@ -295,10 +334,11 @@ mod tests {
         let temporary = tempfile::TempDir::with_prefix("it's ").unwrap();
         let scratch = Scratch::new(temporary.path()).unwrap();
         let settings: Value =
-            serde_json::from_str(&Hooks::new(&scratch).unwrap().settings()).unwrap();
+            serde_json::from_str(&Hooks::new(&scratch).unwrap().settings(None)).unwrap();
         for moment in MOMENTS {
             let command = settings["hooks"][moment][0]["hooks"][0]["command"].as_str().unwrap();
             assert!(command.contains(" __hook '") && command.contains(r"it'\''s "), "{command}");
         }
+        assert_eq!(settings["skipDangerousModePermissionPrompt"], true);
     }
 }

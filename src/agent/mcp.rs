@@ -146,6 +146,13 @@ impl ClaudeHome {
     }
 }
 
+impl ClaudeHome {
+    /// The directory that it keeps most of that in.
+    pub fn directory(&self) -> PathBuf {
+        self.settings.parent().map_or(PathBuf::new(), Path::to_owned)
+    }
+}
+
 fn read(path: &Path) -> Option<Value> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }

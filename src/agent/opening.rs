@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::claude::{Invocation, Permission, Session};
+use super::expand::is_expanded;
 use super::hook::Hooks;
 use super::scratch::Scratch;
 
@@ -24,7 +25,8 @@ pub fn open_in_pty(
     scratch: &Scratch,
 ) -> Result<(Invocation, Hooks)> {
     let hooks = Hooks::new(scratch)?;
-    let settings = scratch.write("settings.json", &hooks.settings())?;
+    let settings = hooks.settings(session.reminder.as_deref());
+    let settings = scratch.write("settings.json", &settings)?;
     let (session, opening) = open_with(session, prompt, scratch)?;
     Ok((session.show(&opening, &settings, permission, attended), hooks))
 }
@@ -32,18 +34,35 @@ pub fn open_in_pty(
 /// The session for a prompt, and the message that opens it: the prompt itself, unless that can't be
 /// said in a message.
 pub fn open_with(session: &Session, prompt: &str, scratch: &Scratch) -> Result<(Session, String)> {
-    let mut session = session.clone();
     if can_be_said(prompt) {
-        return Ok((session, prompt.to_owned()));
+        return Ok((session.clone(), prompt.to_owned()));
     }
-    session.system_prompt = Some(with_task(session.system_prompt.as_deref(), prompt, scratch)?);
-    Ok((session, SHORT.to_owned()))
+    in_system_prompt(session, prompt, scratch)
 }
 
-/// Whether a prompt can be the opening message. One that begins with a sign may be a command to the
-/// program, or the name of a file.
+/// The same for a session that reads its message from stdin, where it may be of any length.
+pub fn open_piped(session: &Session, prompt: &str, scratch: &Scratch) -> Result<(Session, String)> {
+    if is_expanded(prompt) {
+        return in_system_prompt(session, prompt, scratch);
+    }
+    Ok((session.clone(), prompt.to_owned()))
+}
+
+/// Whether a prompt can be the opening message: one in which the program would see a command to itself, or the
+/// name of a file to pull in, is not what the model would read.
 fn can_be_said(prompt: &str) -> bool {
-    prompt.len() <= LONGEST && prompt.starts_with(char::is_alphanumeric) && !prompt.contains('\0')
+    let is_sound = !prompt.trim().is_empty() && !prompt.contains('\0');
+    is_sound && prompt.len() <= LONGEST && !is_expanded(prompt)
+}
+
+fn in_system_prompt(
+    session: &Session,
+    prompt: &str,
+    scratch: &Scratch,
+) -> Result<(Session, String)> {
+    let mut session = session.clone();
+    session.system_prompt = Some(with_task(session.system_prompt.as_deref(), prompt, scratch)?);
+    Ok((session, SHORT.to_owned()))
 }
 
 fn with_task(system: Option<&Path>, prompt: &str, scratch: &Scratch) -> Result<PathBuf> {
@@ -65,6 +84,7 @@ mod tests {
             program: "claude".into(),
             directory: "/project".into(),
             system_prompt: Some(scratch.write("system.md", "You are a worker.").unwrap()),
+            reminder: None,
             scratch: Some(scratch.path().to_owned()),
             model: Some("opus".into()),
             path: "/usr/bin".into(),
@@ -96,8 +116,11 @@ mod tests {
                 "opus",
                 "--settings",
                 "SCRATCH/settings.json",
+                "--exclude-dynamic-system-prompt-sections",
                 "--strict-mcp-config",
                 "--dangerously-skip-permissions",
+                "--disallowed-tools",
+                "EnterWorktree,ExitWorktree,CronCreate,CronDelete,CronList,ScheduleWakeup",
                 "--",
                 "Write a parser."
             ]
@@ -108,7 +131,7 @@ mod tests {
     #[test]
     fn a_prompt_that_can_not_be_said_stands_in_the_system_prompt() {
         for prompt in
-            [&"word ".repeat(100_000), "/init", "# Title\nText", "@file", "-x", "", "a\0b"]
+            [&"word ".repeat(100_000), "/init", " /init", "@file", "see @file", "", "a\0b"]
         {
             let (arguments, system) = opened(prompt);
             assert_eq!(arguments.last().unwrap(), SHORT);

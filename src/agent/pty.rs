@@ -11,10 +11,11 @@ use anyhow::{Context, Result};
 use portable_pty::PtySize;
 
 use super::claude::Invocation;
+use super::claude::usual_billing;
 use super::converse::{Input, Listener, Mailbox, Report};
 use super::descendants::Marker;
 use super::dialog;
-use super::facts::{Exit, Facts, Trouble};
+use super::facts::{Exit, Facts};
 use super::hook::{self, Hooks};
 use super::keyboard::Keyboard;
 use super::mirror::{self, Display, Pair};
@@ -23,6 +24,7 @@ use super::screen::Screen;
 use super::stage::STAGE;
 use super::story::{Course, Story};
 use super::terminal;
+use super::trouble::Trouble;
 use super::watch::{Action, EndedBy, Limits, Request, Watch};
 use crate::event::AgentEvent;
 
@@ -111,7 +113,7 @@ pub fn converse_in_pty(
         options,
         watch: Watch::new(options.limits(), Instant::now()),
         screen: Screen::new(size.rows, size.cols),
-        story: Story::new(),
+        story: Story::new(Some(usual_billing())),
         look_at: None,
         question: None,
         logged: true,
@@ -200,7 +202,9 @@ impl Session<'_> {
         self.logged &= log.write_all(bytes).is_ok();
         self.screen.feed(bytes);
         let now = Instant::now();
-        self.watch.stir(now);
+        if !self.story.is_asking() {
+            self.watch.stir(now);
+        }
         let waits = !self.story.has_begun() && self.question.is_none();
         self.look_at = waits.then(|| now + STILL);
     }
@@ -216,6 +220,10 @@ impl Session<'_> {
             Course::Goes => {
                 self.watch.settle(None);
                 self.watch.stir(now);
+            }
+            // A question that nobody can answer need not be waited for.
+            Course::Waits if !self.options.interactive && self.story.has_asked() => {
+                self.end(EndedBy::Silence, now);
             }
             Course::Waits => {}
         }
@@ -316,7 +324,7 @@ fn facts_of_screen(shown: String, exit: Option<Exit>, ended_by: EndedBy, idle: D
         (EndedBy::Itself, Some(Exit::Code(0))) | (EndedBy::Lingering, _) => None,
         (EndedBy::Silence, _) => Some(Trouble::Idle(idle)),
         (EndedBy::Request, _) => Some(Trouble::Aborted),
-        (EndedBy::Itself | EndedBy::Deadline, _) => Some(Trouble::NoResult),
+        (EndedBy::Itself | EndedBy::Deadline | EndedBy::Rejected, _) => Some(Trouble::NoResult),
     };
     let result = Some(shown.clone()).filter(|shown| !shown.trim().is_empty());
     let model_seen = result.is_some();

@@ -5,10 +5,13 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::facts::{Exit, Facts, Observer, Trouble};
+use super::facts::{Exit, Facts, Observer};
 use super::hook::{HookEvent, parse};
+use super::question::{ASK, asked};
 use super::transcript::{self, Used};
+use super::trouble::Trouble;
 use super::watch::EndedBy;
+use crate::dag::Billing;
 use crate::event::{AgentEvent, Finished, Speaker, Started};
 use crate::lenient::read_json;
 
@@ -20,10 +23,22 @@ pub(super) struct Story {
     transcript: PathBuf,
     /// The tools at work: what names the call, and the tool.
     tools: Vec<(String, String)>,
-    /// What it waits for somebody to answer.
-    question: Option<String>,
+    /// What it waits for a person to answer, the last question last.
+    questions: Vec<Question>,
     /// The last turn, if it is over.
     turn: Option<Turn>,
+    /// How it is paid for.
+    billing: Option<Billing>,
+}
+
+/// Something that only a person can answer.
+#[derive(Debug)]
+struct Question {
+    /// The tool call that waits for the answer, if that is known.
+    call: String,
+    text: String,
+    /// Whether the agent wants to know something, and not just to use a tool.
+    is_of_the_agent: bool,
 }
 
 /// The end of a turn.
@@ -43,13 +58,15 @@ pub(super) enum Course {
 }
 
 impl Story {
-    pub(super) fn new() -> Story {
+    /// A session that has not begun, and is paid for like this.
+    pub(super) fn new(billing: Option<Billing>) -> Story {
         Story {
+            billing,
             observer: Observer::new(),
             begun: false,
             transcript: PathBuf::new(),
             tools: Vec::new(),
-            question: None,
+            questions: Vec::new(),
             turn: None,
         }
     }
@@ -64,9 +81,19 @@ impl Story {
         !self.tools.is_empty()
     }
 
+    /// Whether it waits for a person. What it draws meanwhile is no sign of life: Claude Code blinks.
+    pub(super) fn is_asking(&self) -> bool {
+        !self.questions.is_empty()
+    }
+
+    /// Whether the agent has asked a person something that it wants to know.
+    pub(super) fn has_asked(&self) -> bool {
+        self.questions.iter().any(|it| it.is_of_the_agent)
+    }
+
     /// Somebody is at the keyboard: a question may be answered, and a tool interrupted without a word.
     pub(super) fn typed(&mut self) {
-        self.question = None;
+        self.questions.clear();
         self.tools.clear();
     }
 
@@ -85,6 +112,7 @@ impl Story {
             let course = match event {
                 HookEvent::TurnOver { .. } => Course::TurnOver,
                 HookEvent::AsksPermission { .. } | HookEvent::Waits { .. } => Course::Waits,
+                HookEvent::ToolBegins { ref name, .. } if name == ASK => Course::Waits,
                 _ => Course::Goes,
             };
             self.take(event, listen);
@@ -96,32 +124,51 @@ impl Story {
         let from = Speaker::Agent;
         match event {
             HookEvent::Started { session, model } => {
-                let event = AgentEvent::Started(Started { session, model, version: "".into() });
+                let event = AgentEvent::Started(Started {
+                    session,
+                    model,
+                    version: "".into(),
+                    billing: self.billing,
+                });
                 self.observer.observe(&event);
                 listen(&event);
             }
             HookEvent::Prompted => {
-                (self.turn, self.question) = (None, None);
+                self.turn = None;
+                self.questions.clear();
                 self.tools.clear();
+            }
+            HookEvent::ToolBegins { id, name, input } if name == ASK => {
+                let (call, text) = (id.to_string(), asked(&input));
+                self.questions.push(Question { call, text, is_of_the_agent: true });
+                self.call(&AgentEvent::ToolCall { from, id, name, input }, listen);
             }
             HookEvent::ToolBegins { id, name, input } => {
                 self.tools.push((id.to_string(), name.to_string()));
-                listen(&AgentEvent::ToolCall { from, id, name, input });
+                self.call(&AgentEvent::ToolCall { from, id, name, input }, listen);
             }
             HookEvent::ToolEnds { id, error } => {
                 self.tools.retain(|(tool, _)| *tool != id);
-                self.question = None;
+                self.questions.retain(|it| it.call != id && !it.call.is_empty());
                 listen(&AgentEvent::ToolResult { from, id, error });
             }
+            // What is asked by this tool has been told when it was called.
+            HookEvent::AsksPermission { tool } if tool == ASK => {}
             HookEvent::AsksPermission { tool } => {
                 // It is not at work as long as it is not allowed to be.
-                if let Some(at) = self.tools.iter().rposition(|(_, name)| *name == tool) {
-                    self.tools.remove(at);
-                }
-                self.question = Some(format!("may it use `{tool}`?"));
-                listen(&AgentEvent::Notice { text: format!("may it use `{tool}`?").into() });
+                let at = self.tools.iter().rposition(|(_, name)| *name == tool);
+                let call = at.map_or(String::new(), |at| self.tools.remove(at).0);
+                let text = format!("may it use `{tool}`?");
+                listen(&AgentEvent::Notice { text: text.as_str().into() });
+                self.questions.push(Question { call, text, is_of_the_agent: false });
             }
-            HookEvent::Waits { message } => listen(&AgentEvent::Notice { text: message }),
+            HookEvent::Waits { message } => {
+                if self.questions.is_empty() {
+                    let (call, text) = (String::new(), message.to_string());
+                    self.questions.push(Question { call, text, is_of_the_agent: false });
+                }
+                listen(&AgentEvent::Notice { text: message });
+            }
             HookEvent::Continues => self.tools.clear(),
             HookEvent::TurnOver { last_words, error } => {
                 self.tools.clear();
@@ -131,6 +178,12 @@ impl Story {
                 });
             }
         }
+    }
+
+    /// A tool is called. The model has spoken, then, even if the session ends before that is written down.
+    fn call(&mut self, event: &AgentEvent<'_>, listen: &mut dyn FnMut(&AgentEvent<'_>)) {
+        self.observer.observe(event);
+        listen(event);
     }
 
     /// What came of it, now that it has ended; if by silence, then after `idle`.
@@ -165,10 +218,9 @@ impl Story {
             facts.last_message = handed_over;
         }
         if !finished {
-            facts.trouble = Some(trouble(ended_by, idle, self.question));
-            facts.cost_usd = used.cost_usd;
-            facts.input_tokens = used.input_tokens;
-            facts.output_tokens = used.output_tokens;
+            facts.trouble = Some(trouble(ended_by, idle, self.questions));
+            facts.bill.cost_usd = used.cost_usd;
+            facts.bill.tokens = used.tokens;
         }
         facts
     }
@@ -196,30 +248,36 @@ impl Turn {
             success: self.error.is_none(),
             // As the program itself has it: an error of the API is a success that is an error.
             subtype: "success".into(),
+            stop_reason: None,
             terminal_reason: None,
             text: Some(text),
             said: true,
             errors: Vec::new(),
             api_status: None,
+            api_error: None,
             denials: 0,
             duration: used.duration,
             cost_usd: used.cost_usd,
             turns: used.turns,
-            input_tokens: used.input_tokens,
-            output_tokens: used.output_tokens,
+            tokens: used.tokens,
         })));
     }
 }
 
 /// Why a session did not finish its turn.
-fn trouble(ended_by: EndedBy, idle: Duration, question: Option<String>) -> Trouble {
-    match (ended_by, question) {
-        (EndedBy::Silence, Some(question)) => {
-            Trouble::Error(format!("the agent asked a question, and nobody answered: {question}"))
+fn trouble(ended_by: EndedBy, idle: Duration, mut questions: Vec<Question>) -> Trouble {
+    match (ended_by, questions.pop()) {
+        (EndedBy::Silence, Some(Question { text, is_of_the_agent: true, .. })) => {
+            Trouble::Question(text)
+        }
+        (EndedBy::Silence, Some(Question { text, .. })) => {
+            Trouble::Error(format!("the agent asked a question, and nobody answered: {text}"))
         }
         (EndedBy::Request, _) => Trouble::Aborted,
         (EndedBy::Silence, None) => Trouble::Idle(idle),
-        (EndedBy::Itself | EndedBy::Lingering | EndedBy::Deadline, _) => Trouble::NoResult,
+        (EndedBy::Itself | EndedBy::Lingering | EndedBy::Deadline | EndedBy::Rejected, _) => {
+            Trouble::NoResult
+        }
     }
 }
 
@@ -230,7 +288,7 @@ mod tests {
     const IDLE: Duration = Duration::from_secs(30);
 
     fn told(events: &[&str]) -> (Vec<Option<Course>>, Story) {
-        let mut story = Story::new();
+        let mut story = Story::new(None);
         let courses =
             events.iter().map(|it| story.hear(it.replace('\'', "\"").as_bytes(), &mut |_| ()));
         (courses.collect(), story)
@@ -260,6 +318,32 @@ mod tests {
         let (_, mut story) = told(&[START, PROMPT, TOOL]);
         story.typed();
         assert!(!story.is_busy(), "a key may have interrupted it, of which nothing is told");
+    }
+
+    const WAITS: &str =
+        "{'hook_event_name':'Notification','message':'Claude needs your permission'}";
+    const QUESTION: &str = "{'hook_event_name':'PreToolUse','tool_name':'AskUserQuestion',\
+        'tool_use_id':'2','tool_input':{'questions':[{'question':'Red or blue?'}]}}";
+    const MAY_IT_ASK: &str =
+        "{'hook_event_name':'PermissionRequest','tool_name':'AskUserQuestion'}";
+    const ANSWERED: &str = "{'hook_event_name':'PostToolUse','tool_use_id':'2'}";
+
+    #[test]
+    fn it_asks_until_the_tool_ends_or_a_person_types() {
+        let asking = |events: &[&str]| told(events).1.is_asking();
+        assert!(!asking(&[START, PROMPT, TOOL]));
+        assert!(asking(&[START, PROMPT, TOOL, ASK]));
+        assert!(asking(&[START, PROMPT, TOOL, ASK, WAITS]));
+        assert!(asking(&[START, PROMPT, WAITS]));
+        assert!(asking(&[START, PROMPT, QUESTION, MAY_IT_ASK]));
+        assert!(asking(&[START, PROMPT, TOOL, ASK, QUESTION, ANSWERED]), "the first is still open");
+        assert!(!asking(&[START, PROMPT, TOOL, ASK, TOOL_ENDS]));
+        assert!(!asking(&[START, PROMPT, WAITS, TOOL_ENDS]));
+        assert!(!asking(&[START, PROMPT, QUESTION, ANSWERED]));
+        assert!(!asking(&[START, PROMPT, TOOL, ASK, PROMPT]));
+        let (_, mut story) = told(&[START, PROMPT, TOOL, ASK]);
+        story.typed();
+        assert!(!story.is_asking());
     }
 
     #[test]
@@ -303,6 +387,10 @@ mod tests {
         assert_eq!(why(&[START], EndedBy::Request), Trouble::Aborted);
         let asked = why(&[START, PROMPT, TOOL, ASK], EndedBy::Silence).to_string();
         assert_eq!(asked, "the agent asked a question, and nobody answered: may it use `Write`?");
+        assert!(facts(&[START, PROMPT, TOOL, ASK], EndedBy::Silence).model_seen);
+        assert!(!facts(&[START, PROMPT], EndedBy::Silence).model_seen);
+        let wanted = why(&[START, PROMPT, QUESTION, MAY_IT_ASK, WAITS], EndedBy::Silence);
+        assert_eq!(wanted, Trouble::Question("Red or blue?".into()));
         let refused = "{'hook_event_name':'StopFailure','error':'rate_limit'}";
         assert_eq!(why(&[START, PROMPT, refused], EndedBy::Lingering), Trouble::RateLimited);
     }
@@ -319,7 +407,10 @@ mod tests {
             let expected =
                 format!("<task-done>t-abc</task-done>\n\nNothing left to commit. Bye.{more}");
             assert_eq!((&*facts.answer, &*facts.last_message), (&*expected, last));
-            assert_eq!((facts.cost_usd, facts.turns, facts.output_tokens), (0.0016, 2, 40));
+            assert_eq!(
+                (facts.bill.cost_usd, facts.turns, facts.bill.tokens.output),
+                (0.0016, 2, 40)
+            );
         }
     }
 }

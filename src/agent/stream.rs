@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 
-use super::wire::{Block, Event, Line, Message, RateLimitInfo};
+use super::wire::{Announced, Block, Event, Line, Message, RateLimitInfo, sum};
+use crate::dag::{Billing, Tokens};
 use crate::event::{AgentEvent, Finished, LimitStatus, RateLimit, Speaker, Started};
 use crate::lenient::{Number, Object, read_json};
 use crate::money;
@@ -21,6 +22,10 @@ pub struct Parser {
     subagent: Pieces,
     /// The hash of the last text block of the agent itself.
     last_text: Option<u64>,
+    /// What the turns so far have used.
+    turns: Tokens,
+    /// Whether the environment has what sessions are paid for with.
+    paid_by_use: bool,
 }
 
 /// How much of the block that is being written has been seen in pieces.
@@ -43,6 +48,13 @@ impl Parser {
         Parser { takes_text: true, ..Parser::default() }
     }
 
+    /// The same for sessions whose environment has what they are paid for with. Of some of that they do
+    /// not tell: a token of a gateway looks like a login.
+    #[must_use]
+    pub(super) fn paid_by_use(self, paid_by_use: bool) -> Parser {
+        Parser { paid_by_use, ..self }
+    }
+
     /// Hands the events of a line to `emit`; false if it is not a line of the stream.
     pub fn parse(&mut self, line: &[u8], emit: &mut dyn FnMut(AgentEvent<'_>)) -> bool {
         let is_event = self.parse_event(line, emit);
@@ -59,8 +71,10 @@ impl Parser {
         if !line.starts_with(b"{") {
             return false;
         }
-        read_json(line, |line| {
-            self.dispatch(serde_json::from_str(line).ok()?, emit);
+        read_json(line, |json| {
+            let mut line = Line::default();
+            line.read(json).ok()?;
+            self.dispatch(line, emit);
             Some(())
         })
         .is_some()
@@ -85,12 +99,13 @@ impl Parser {
             }
             "result" => {
                 let said = self.has_said(line.result.as_str());
-                emit(AgentEvent::Finished(Box::new(finished(line, said))));
+                let tokens = self.used_so_far(&line);
+                emit(AgentEvent::Finished(Box::new(finished(line, said, tokens))));
             }
             "rate_limit_event" => {
                 emit(AgentEvent::RateLimit(rate_limit(line.rate_limit_info.0.unwrap_or_default())));
             }
-            "system" => emit(system(line)),
+            "system" => emit(system(line, self.paid_by_use)),
             "control_response" => emit(AgentEvent::Alive),
             _ => emit(AgentEvent::Unknown { kind: line.kind.or_empty() }),
         }
@@ -99,6 +114,14 @@ impl Parser {
     /// Whether the agent has said this: in its last text block, or in pieces of one that never came.
     fn has_said(&self, text: &str) -> bool {
         self.agent.text > 0 || self.last_text == Some(hash(text))
+    }
+
+    /// What a session has used by the end of a turn. Of a turn it is said without its subagents, of all
+    /// turns together with them.
+    fn used_so_far(&mut self, line: &Line<'_>) -> Tokens {
+        let turn = line.usage.0.as_ref().map(|usage| usage.tokens()).unwrap_or_default();
+        self.turns = self.turns.plus(turn);
+        sum(&line.model_usage).unwrap_or(self.turns)
     }
 
     fn pieces(&mut self, from: Speaker) -> &mut Pieces {
@@ -117,9 +140,21 @@ impl Parser {
     ) {
         let pieces = self.pieces(from);
         // Newer versions name the message in every line, older ones only in its `message_start`.
-        let message = api_message_id.or(event.message.0.map(|message| message.id.or_empty()));
+        let announced = event.message.0;
+        let announced_id = announced.as_ref().and_then(|message| message.id.0.clone());
+        let message = api_message_id.or(announced_id);
         if let Some(message) = message.filter(|message| pieces.message != **message) {
             *pieces = Pieces { message: message.into_owned(), ..Pieces::default() };
+        }
+        if let Some(Announced { model, usage: Object(Some(usage)), .. }) = announced {
+            return emit(AgentEvent::Used(Box::new(usage.of(
+                &*pieces.message,
+                model.or_empty(),
+                false,
+            ))));
+        }
+        if let Some(usage) = event.usage.0 {
+            return emit(AgentEvent::Used(Box::new(usage.of(&*pieces.message, "", true))));
         }
         let delta = event.delta.0.unwrap_or_default();
         match delta.kind.as_str() {
@@ -133,7 +168,10 @@ impl Parser {
                 pieces.thinking += text.len();
                 emit(AgentEvent::ThinkingDelta { from, text });
             }
-            _ => emit(AgentEvent::Alive),
+            // What a subagent waits for, the agent itself does not know.
+            _ if from == Speaker::Subagent => emit(AgentEvent::Alive),
+            _ if event.kind.as_str() == "message_stop" => emit(AgentEvent::Answered),
+            _ => emit(AgentEvent::Asking),
         }
     }
 
@@ -150,6 +188,9 @@ impl Parser {
             thinking_seen = std::mem::take(&mut pieces.thinking);
         }
         let model = message.model.or_empty();
+        if let Some(usage) = message.usage.0 {
+            emit(AgentEvent::Used(Box::new(usage.of(message.id.or_empty(), &*model, false))));
+        }
         for block in message.content.0.into_iter().filter_map(|block| block.0) {
             match block.kind.as_str() {
                 "text" => {
@@ -221,12 +262,13 @@ fn join<'a>(blocks: Vec<Object<Block<'a>>>) -> Cow<'a, str> {
     }
 }
 
-fn system(line: Line<'_>) -> AgentEvent<'_> {
+fn system(line: Line<'_>, paid_by_use: bool) -> AgentEvent<'_> {
     match line.subtype.as_str() {
         "init" => AgentEvent::Started(Started {
             session: line.session_id.or_empty(),
             model: line.model.or_empty(),
             version: line.claude_code_version.or_empty(),
+            billing: line.api_key_source.0.as_deref().map(|source| billing(source, paid_by_use)),
         }),
         "api_retry" => AgentEvent::Retrying {
             attempt: line.attempt.count() as u32,
@@ -237,6 +279,12 @@ fn system(line: Line<'_>) -> AgentEvent<'_> {
         "permission_denied" => AgentEvent::Denied { tool: line.tool_name.or_empty() },
         "informational" | "model_fallback" => AgentEvent::Notice { text: line.content.or_empty() },
         "notification" => AgentEvent::Notice { text: line.text.or_empty() },
+        "status" if matches!(line.status.as_str(), "requesting" | "compacting") => {
+            AgentEvent::Asking
+        }
+        "model_refusal_no_fallback" => {
+            AgentEvent::Declined { why: line.api_refusal_explanation.or_empty() }
+        }
         "status"
         | "thinking_tokens"
         | "task_started"
@@ -247,9 +295,14 @@ fn system(line: Line<'_>) -> AgentEvent<'_> {
         | "hook_started"
         | "hook_response"
         | "ui_invalidate"
-        | "model_refusal_no_fallback" => AgentEvent::Alive,
+        | "model_refusal_fallback" => AgentEvent::Alive,
         subtype => AgentEvent::Unknown { kind: format!("system/{subtype}").into() },
     }
+}
+
+/// How a session is paid for whose key comes from there.
+fn billing(api_key_source: &str, paid_by_use: bool) -> Billing {
+    if api_key_source == "none" && !paid_by_use { Billing::Subscription } else { Billing::Api }
 }
 
 fn rate_limit(info: RateLimitInfo<'_>) -> RateLimit<'_> {
@@ -262,17 +315,18 @@ fn rate_limit(info: RateLimitInfo<'_>) -> RateLimit<'_> {
     RateLimit { status, window: info.window.0, resets_at: resets_at.map(|seconds| seconds as i64) }
 }
 
-fn finished(line: Line<'_>, said: bool) -> Finished<'_> {
-    let usage = line.usage.0.unwrap_or_default();
+fn finished(line: Line<'_>, said: bool, tokens: Tokens) -> Finished<'_> {
     Finished {
         // Some programs that speak this format have no subtypes.
         success: matches!(line.subtype.as_str(), "success" | "") && !line.is_error.0,
         said,
         subtype: line.subtype.or_empty(),
+        stop_reason: line.stop_reason.0,
         terminal_reason: line.terminal_reason.0,
         text: line.result.0,
         errors: line.errors.0.into_iter().filter_map(|error| error.0).collect(),
         api_status: status(line.api_error_status),
+        api_error: line.api_error_type.0,
         denials: line.permission_denials.0.len() as u32,
         duration: Duration::from_millis(line.duration_ms.count()),
         cost_usd: line
@@ -281,12 +335,7 @@ fn finished(line: Line<'_>, said: bool) -> Finished<'_> {
             .filter(|cost| cost.is_finite() && *cost > 0.0)
             .map_or(0.0, money::rounded),
         turns: line.num_turns.count() as u32,
-        input_tokens: usage
-            .input_tokens
-            .count()
-            .saturating_add(usage.cache_creation_input_tokens.count())
-            .saturating_add(usage.cache_read_input_tokens.count()),
-        output_tokens: usage.output_tokens.count(),
+        tokens,
     }
 }
 

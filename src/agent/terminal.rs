@@ -17,10 +17,11 @@ use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetpgrp, tc
 /// How long a terminal that nobody reads is waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Leaves the alternate screen. The cursor is saved first, because it goes to where it was saved last, in
-/// some terminals even if there was nothing to leave. In tmux it then goes to where it was when the
-/// alternate screen was entered: so this is only for a terminal that shows it.
-const LEAVE_ALTERNATE_SCREEN: &[u8] = b"\x1b7\x1b[?1049l";
+/// Leaves the alternate screen, if it is shown. To leave it moves the cursor to where it was when the
+/// alternate screen was entered, in tmux and in other terminals even if it is not shown. So it is entered
+/// first: where it is shown already, that does nothing, and where it is not, the cursor comes back to where
+/// it is now.
+const LEAVE_ALTERNATE_SCREEN: &[u8] = b"\x1b[?1049h\x1b[?1049l";
 /// Shows the cursor, ends an update that was not finished, and turns off
 /// reports of mouse, focus and colour scheme, bracketed paste, the keyboard protocols, odd key codes,
 /// other character sets and colours.

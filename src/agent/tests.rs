@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use proptest::prelude::*;
 
 use super::*;
+use crate::dag::{Bill, Billing, Tokens};
 use crate::event::{AgentEvent, Speaker};
 
 fn fixture(name: &str) -> Vec<u8> {
@@ -30,6 +31,21 @@ fn facts(name: &str) -> Facts {
         parser.parse(line, &mut |event| observer.observe(&event));
     }
     observer.into_facts(Some(Exit::Code(0)))
+}
+
+#[test]
+fn how_a_process_ended_is_told_only_if_it_ended_by_itself() {
+    let why = |ended_by, trouble| {
+        let facts =
+            Facts { exit: Some(Exit::Code(143)), trouble: Some(trouble), ..Facts::default() };
+        let stderr = String::new();
+        Report { facts, ended_by, stderr, long_lines: 0, logged: true }.why_failed()
+    };
+    assert_eq!(why(EndedBy::Itself, Trouble::NoResult), " (exit code 143)");
+    assert_eq!(why(EndedBy::Itself, Trouble::MaxTokens), "", "the API has said why");
+    for ended_by in [EndedBy::Silence, EndedBy::Rejected, EndedBy::Lingering] {
+        assert_eq!(why(ended_by, Trouble::Error("it asked".into())), "", "{ended_by:?}");
+    }
 }
 
 /// A line for each event that a person would be shown.
@@ -67,7 +83,11 @@ fn story_of(stream: &[u8]) -> String {
                     let new = finished.unsaid().map_or("", |_| " not said before");
                     writeln!(story, "finished {} {:?}{new}", finished.subtype, finished.text)
                 }
-                AgentEvent::Alive => Ok(()),
+                AgentEvent::Used(_)
+                | AgentEvent::Alive
+                | AgentEvent::Asking
+                | AgentEvent::Answered => Ok(()),
+                AgentEvent::Declined { why } => writeln!(story, "declined {why:?}"),
                 other => writeln!(story, "{other:?}"),
             };
         });
@@ -233,22 +253,16 @@ fn every_kind_of_trouble_is_recognised() {
         ("b", None),
         ("c_max_turns", Some(Trouble::MaxTurns)),
         ("c_max_budget", Some(Trouble::Budget)),
-        ("c_refusal", Some(Trouble::InvalidRequest)),
-        ("err_400", Some(Trouble::PromptTooLong)),
         ("err_400_credit", Some(Trouble::NoCredit)),
         ("err_401", Some(Trouble::NoResult)),
         ("err_403", Some(Trouble::Authentication)),
-        ("err_404", Some(Trouble::ModelNotFound)),
-        ("err_413", Some(Trouble::InvalidRequest)),
+        ("err_404", Some(Trouble::ModelNotFound("claude-opus-5-5".into()))),
         ("err_429", Some(Trouble::RateLimited)),
         ("err_429_retry_after_3600", Some(Trouble::RateLimited)),
         ("err_429_retry_after_5", None),
         ("err_500", Some(Trouble::Server(500))),
         ("err_529", Some(Trouble::Overloaded)),
         ("err_529_then_ok", None),
-        ("err_drop_retries1", Some(Trouble::Connection)),
-        ("err_hang_timeout4s_retries1", Some(Trouble::Connection)),
-        ("err_refused", Some(Trouble::Connection)),
         ("err_hang", Some(Trouble::NoResult)),
         ("f_sigint_api_hang", Some(Trouble::Aborted)),
         ("f_sigint_tool", Some(Trouble::NoResult)),
@@ -264,13 +278,84 @@ fn every_kind_of_trouble_is_recognised() {
 }
 
 #[test]
+fn trouble_that_others_have_words_for_keeps_them() {
+    for (name, expected) in [
+        ("c_refusal", "the model refused: no\nOpus 5.5's safeguards flagged this message (https"),
+        (
+            "err_400",
+            "the prompt is too long for the model: Prompt is too long · the request is ~25",
+        ),
+        (
+            "err_413",
+            "the API did not accept the request: Request too large (max 32MB). Accumulated",
+        ),
+        ("err_drop_retries1", "the API could not be reached: Connection dropped (ECONNRESET)"),
+        ("err_hang_timeout4s_retries1", "the API could not be reached: Request timed out"),
+        ("err_refused", "the API could not be reached: Connection refused — a firewall or proxy"),
+    ] {
+        let told = facts(name).trouble.unwrap().to_string();
+        assert!(told.starts_with(expected), "{name}: {told}");
+    }
+}
+
+/// What is known of a session that ends like this after these lines of a capture.
+fn ended_after(name: &str, lines: usize, ended_by: EndedBy) -> Option<Trouble> {
+    let (mut parser, mut observer) = (Parser::new(), Observer::new());
+    for line in fixture(name).split(|&byte| byte == b'\n').take(lines) {
+        parser.parse(line, &mut |event| observer.observe(&event));
+    }
+    observer.end(ended_by);
+    observer.into_facts(None).trouble
+}
+
+#[test]
+fn silence_is_that_of_the_api_while_it_is_asked_or_answers() {
+    // The first answer of this session goes from line 2 to line 26; then a tool runs.
+    let during = [2, 3, 4, 12, 13, 17, 25];
+    for lines in 1..=27 {
+        let trouble = ended_after("b", lines, EndedBy::Silence);
+        let expected = match lines {
+            1 | 26 | 27 => Trouble::NoResult,
+            _ => Trouble::Unanswered,
+        };
+        assert_eq!(trouble, Some(expected), "{lines}");
+    }
+    for lines in during {
+        let trouble = ended_after("b", lines, EndedBy::Itself);
+        assert_eq!(trouble, Some(Trouble::NoResult), "{lines}");
+    }
+    assert_eq!(ended_after("err_hang", usize::MAX, EndedBy::Silence), Some(Trouble::Unanswered));
+}
+
+#[test]
+fn a_key_that_is_not_accepted_is_known_before_the_program_gives_up() {
+    for ended_by in [EndedBy::Rejected, EndedBy::Itself] {
+        let trouble = ended_after("err_401", usize::MAX, ended_by);
+        assert_eq!(trouble, Some(Trouble::Authentication), "{ended_by:?}");
+    }
+    let retries = |source: &str, retries: usize| {
+        let (mut parser, mut observer) = (Parser::new(), Observer::new());
+        let init = format!(r#"{{"type":"system","subtype":"init","apiKeySource":"{source}"}}"#);
+        let retry = r#"{"type":"system","subtype":"api_retry","error_status":401}"#.to_owned();
+        for line in [init].into_iter().chain(vec![retry; retries]) {
+            parser.parse(line.as_bytes(), &mut |event| observer.observe(&event));
+        }
+        observer.is_rejected()
+    };
+    assert_eq!([0, 1, 2].map(|it| retries("ANTHROPIC_API_KEY", it)), [false, true, true]);
+    // A login is renewed where it has expired.
+    assert_eq!([0, 1, 2].map(|it| retries("none", it)), [false, false, true]);
+}
+
+#[test]
 fn the_facts_of_a_session_are_those_of_its_result() {
     let facts = facts("a");
     assert_eq!(facts.session.as_deref(), Some("2d4b1365-e7e8-439c-aef4-36c518e6f127"));
     assert_eq!(facts.model.as_deref(), Some("claude-opus-5-5"));
     assert_eq!((facts.turns, facts.denials), (4, 0));
-    assert_eq!((facts.input_tokens, facts.output_tokens), (2400, 117));
-    assert!((facts.cost_usd - 0.00852).abs() < 1e-9);
+    let tokens = Tokens { input: 1500, cache_read: 900, cache_write: 0, output: 117 };
+    let expected = Bill { cost_usd: 0.00852, tokens, billing: Some(Billing::Api) };
+    assert_eq!(facts.bill, expected);
     assert_eq!(self::facts("c_denied").denials, 2);
 }
 
@@ -291,6 +376,46 @@ fn the_second_result_of_a_session_counts_and_its_cost_is_not_added_twice() {
         "what came after the first result is a turn of its own"
     );
     assert_eq!(facts.turns, 3);
+    let tokens = Tokens { input: 300, output: 60, ..Tokens::default() };
+    assert_eq!((facts.bill.cost_usd, facts.bill.tokens), (0.0024, tokens));
+}
+
+#[test]
+fn what_subagents_use_is_counted() {
+    for name in ["subagent", "subagent_fwd"] {
+        let bill = facts(name).bill;
+        let tokens = Tokens { input: 400, output: 80, ..Tokens::default() };
+        assert_eq!((bill.cost_usd, bill.tokens), (0.0032, tokens), "{name}");
+    }
+}
+
+#[test]
+fn a_session_without_a_result_has_used_what_the_stream_said() {
+    for (name, cost_usd, input, output) in [
+        ("f_sigterm_tool", 0.00042, 100, 1),
+        ("f_sigint_tool", 0.00042, 100, 1),
+        // Its result leaves out the message that was cut off.
+        ("f_sigint_streaming", 0.00042, 100, 1),
+        ("err_hang_mid", 0.00168, 400, 4),
+    ] {
+        let bill = facts(name).bill;
+        let tokens = Tokens { input, output, ..Tokens::default() };
+        assert_eq!((bill.cost_usd, bill.tokens), (cost_usd, tokens), "{name}");
+    }
+    // With all its pieces, but without its result.
+    let (mut parser, mut observer) = (Parser::new(), Observer::new());
+    for line in fixture("b").split(|&byte| byte == b'\n') {
+        if !String::from_utf8_lossy(line).contains("total_cost_usd") {
+            parser.parse(line, &mut |event| observer.observe(&event));
+        }
+    }
+    assert_eq!(observer.into_facts(None).bill, facts("b").bill);
+}
+
+#[test]
+fn a_login_is_told_from_a_key() {
+    assert_eq!(facts("limit_allowed").bill.billing, Some(Billing::Subscription));
+    assert_eq!(facts("a").bill.billing, Some(Billing::Api));
 }
 
 #[test]
@@ -358,7 +483,7 @@ fn a_number_that_nothing_can_hold_does_not_cost_the_line() {
     let mut observer = Observer::new();
     assert!(Parser::new().parse(line.as_bytes(), &mut |event| observer.observe(&event)));
     let facts = observer.into_facts(None);
-    assert_eq!((facts.trouble, facts.cost_usd, facts.turns), (None, 0.5, 0));
+    assert_eq!((facts.trouble, facts.bill.cost_usd, facts.turns), (None, 0.5, 0));
     assert_eq!(facts.result.as_deref(), Some("1e999 \" 1e999"));
 }
 

@@ -5,14 +5,16 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::account::Account;
 use super::lines::Lines;
-use super::wire::Message;
-use crate::event::{AgentEvent, Speaker};
+use super::wire::{Message, ModelUsage, sum};
+use crate::dag::{Bill, Tokens};
+use crate::event::{AgentEvent, Finished, Speaker};
 use crate::lenient::{Number, Object, Text, Truth, read_json};
 use crate::money;
 
@@ -21,8 +23,7 @@ use crate::money;
 pub(super) struct Used {
     pub(super) duration: Duration,
     pub(super) cost_usd: f64,
-    pub(super) input_tokens: u64,
-    pub(super) output_tokens: u64,
+    pub(super) tokens: Tokens,
     pub(super) turns: u32,
 }
 
@@ -43,38 +44,54 @@ struct Line<'a> {
     #[serde(rename = "totalCostUSD")]
     total_cost_usd: Number,
     total_duration: Number,
-    model_usage: Object<BTreeMap<String, Object<Usage>>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Usage {
-    input_tokens: Number,
-    output_tokens: Number,
-    cache_read_input_tokens: Number,
-    cache_creation_input_tokens: Number,
+    model_usage: Object<BTreeMap<String, Object<ModelUsage>>>,
 }
 
 /// Reads a transcript: what the agent itself said goes to `emit`. One that can't be read is empty.
 pub(super) fn read(path: &Path, emit: &mut dyn FnMut(&AgentEvent<'_>)) -> Used {
     let mut reading = Reading::default();
+    // Subagents have transcripts of their own. An account at the end of this one has them in it.
+    for file in transcripts_in(&path.with_extension("").join("subagents")) {
+        each_line(&file, &mut |line| reading.line(line, &mut |_| ()));
+    }
+    reading.used = Used::default();
+    each_line(path, &mut |line| reading.line(line, emit));
+    let bill = reading.account.bill();
+    Used { tokens: bill.tokens, cost_usd: bill.cost_usd, ..reading.used }
+}
+
+/// What a session has used by its transcript in this directory of Claude Code; none if it has none.
+pub fn bill_of_session(claude: &Path, session: &str) -> Option<Bill> {
+    let projects = fs::read_dir(claude.join("projects")).ok()?;
+    let mut files = projects.flatten().map(|it| it.path().join(format!("{session}.jsonl")));
+    let used = read(&files.find(|file| file.is_file())?, &mut |_| ());
+    Some(Bill { cost_usd: used.cost_usd, tokens: used.tokens, billing: None })
+}
+
+fn transcripts_in(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let files = entries.map(|entry| entry.path());
+    files.filter(|file| file.extension().is_some_and(|it| it == "jsonl")).collect()
+}
+
+fn each_line(path: &Path, take: &mut dyn FnMut(&[u8])) {
     // Who tells us the path may tell any: a pipe would be waited for, and a device might never end.
     if !fs::metadata(path).is_ok_and(|found| found.is_file()) {
-        return reading.used;
+        return;
     }
-    let Ok(mut file) = File::open(path) else { return reading.used };
+    let Ok(mut file) = File::open(path) else { return };
     let mut lines = Lines::default();
     let mut buffer = vec![0; 64 << 10];
     while let Ok(count @ 1..) = file.read(&mut buffer) {
-        lines.push(&buffer[..count], &mut |line| reading.line(line, emit));
+        lines.push(&buffer[..count], take);
     }
-    lines.finish(&mut |line| reading.line(line, emit));
-    reading.used
+    lines.finish(take);
 }
 
 #[derive(Debug, Default)]
 struct Reading {
     used: Used,
+    account: Account,
     last_message: String,
 }
 
@@ -83,12 +100,25 @@ impl Reading {
         read_json(line, |line| {
             let line: Line<'_> = serde_json::from_str(line).ok()?;
             match line.kind.as_str() {
-                "assistant" if !line.is_sidechain.0 => self.assistant(line, emit),
-                "cost-state" => self.account(line),
+                "assistant" => {
+                    self.count(&line);
+                    if !line.is_sidechain.0 {
+                        self.assistant(line, emit);
+                    }
+                }
+                "cost-state" => self.account(&line),
                 _ => {}
             }
             Some(())
         });
+    }
+
+    /// Each line of a message says what the whole message has used.
+    fn count(&mut self, line: &Line<'_>) {
+        let Some(message) = &line.message.0 else { return };
+        if let Some(usage) = &message.usage.0 {
+            self.account.hear(&usage.of(message.id.as_str(), message.model.as_str(), true));
+        }
     }
 
     fn assistant(&mut self, line: Line<'_>, emit: &mut dyn FnMut(&AgentEvent<'_>)) {
@@ -113,24 +143,14 @@ impl Reading {
     }
 
     /// The last account counts: it is written again and again.
-    fn account(&mut self, line: Line<'_>) {
-        let used = &mut self.used;
+    fn account(&mut self, line: &Line<'_>) {
         let cost = line.total_cost_usd.0.filter(|cost| cost.is_finite() && *cost > 0.0);
-        used.cost_usd = cost.map_or(0.0, money::rounded);
-        used.duration = Duration::from_millis(line.total_duration.count());
-        (used.input_tokens, used.output_tokens) = (0, 0);
-        let models = line.model_usage.0.unwrap_or_default();
-        for usage in models.into_values().filter_map(|usage| usage.0) {
-            let read = [
-                usage.input_tokens,
-                usage.cache_read_input_tokens,
-                usage.cache_creation_input_tokens,
-            ];
-            for tokens in read {
-                used.input_tokens = used.input_tokens.saturating_add(tokens.count());
-            }
-            used.output_tokens = used.output_tokens.saturating_add(usage.output_tokens.count());
-        }
+        self.used.duration = Duration::from_millis(line.total_duration.count());
+        self.account.settle(&Finished {
+            cost_usd: cost.map_or(0.0, money::rounded),
+            tokens: sum(&line.model_usage).unwrap_or_default(),
+            ..Finished::default()
+        });
     }
 }
 
@@ -160,11 +180,37 @@ mod tests {
         let expected = Used {
             duration: Duration::from_millis(6295),
             cost_usd: 0.0016,
-            input_tokens: 200,
-            output_tokens: 40,
+            tokens: Tokens { input: 200, output: 40, ..Tokens::default() },
             turns: 2,
         };
         assert_eq!(used, expected);
+    }
+
+    #[test]
+    fn without_an_account_it_has_cost_what_its_messages_and_those_of_its_subagents_cost() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let project = directory.path().join("projects/-home-me");
+        let subagents = project.join("abc/subagents");
+        fs::create_dir_all(&subagents).unwrap();
+        let message = |id: &str, sidechain: bool, output: u64| {
+            format!(
+                r#"{{"type":"assistant","isSidechain":{sidechain},"message":{{"id":"{id}","model":"claude-opus-4-8","usage":{{"input_tokens":100,"cache_read_input_tokens":1000,"output_tokens":{output}}}}}}}"#
+            ) + "\n"
+        };
+        let main = message("a", false, 20) + &message("a", false, 20) + &message("b", false, 10);
+        fs::write(project.join("abc.jsonl"), &main).unwrap();
+        fs::write(subagents.join("agent-1.jsonl"), message("c", true, 40)).unwrap();
+        fs::write(subagents.join("agent-1.meta.json"), "{}").unwrap();
+        let bill = bill_of_session(directory.path(), "abc").unwrap();
+        let tokens = Tokens { input: 300, cache_read: 3000, cache_write: 0, output: 70 };
+        assert_eq!((bill.cost_usd, bill.tokens), (0.00475, tokens));
+        let stated =
+            r#"{"type":"cost-state","totalCostUSD":0.5,"modelUsage":{"m":{"inputTokens":7}}}"#;
+        fs::write(project.join("abc.jsonl"), format!("{main}{stated}\n")).unwrap();
+        let bill = bill_of_session(directory.path(), "abc").unwrap();
+        assert_eq!((bill.cost_usd, bill.tokens.input, bill.tokens.output), (0.5, 7, 0));
+        assert_eq!(bill_of_session(directory.path(), "xyz"), None);
+        assert_eq!(bill_of_session(&project, "abc"), None);
     }
 
     #[test]

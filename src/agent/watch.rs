@@ -28,6 +28,8 @@ pub enum EndedBy {
     Silence,
     /// The process stayed after its result, or after it had closed its output.
     Lingering,
+    /// The API does not accept the key: it would only have asked again.
+    Rejected,
     /// Its time was over.
     Deadline,
     /// A person asked it to.

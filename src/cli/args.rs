@@ -92,6 +92,9 @@ pub(super) enum Command {
         /// Print the raw log instead; of a task, that of its last session
         #[arg(long, requires = "id", conflicts_with = "json")]
         raw: bool,
+        /// Show the session that verified it instead; of a task, that of its last session
+        #[arg(long, requires = "id", conflicts_with_all = ["limit", "all", "json"])]
+        verify: bool,
         #[command(flatten)]
         json: Json,
     },

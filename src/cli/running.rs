@@ -16,14 +16,14 @@ use super::stdout::{Heard, Printed, is_broken_pipe};
 use super::{described, exit_of, report};
 use crate::agent::sandbox::{Cage, Here, choose};
 use crate::agent::{self, ClaudeHome, Mailbox, Program, Servers};
-use crate::dag::RunId;
+use crate::dag::{Bill, RunId};
 use crate::engine::{
     AgentPlan, Clock, Finished, Places, RunEnd, TerminalPlan, Totals, TreeHeld, TreeLock,
     forward_signals,
 };
 use crate::event::{Event, Problem, Stamped, Summary, View};
 use crate::hint::HintExt;
-use crate::project::{DIRECTORY, Project};
+use crate::project::{CLAUDE_SETTINGS, DIRECTORY, IGNORED, Project};
 use crate::settings::{Backend, Flag, Settings};
 use crate::time::Timestamp;
 use crate::ui::Terminal;
@@ -50,6 +50,9 @@ pub(super) fn places(project: &Project, settings: &Settings, setup: &Setup) -> R
         prompts: project.prompts(),
         skills: project.skills(),
         pause: project.pause(),
+        // `ralph init --hooks` writes it, and Claude Code, which keeps it out of repositories itself.
+        own: vec![root.join(CLAUDE_SETTINGS)],
+        ignored: IGNORED,
         logs,
         root,
         temporary,
@@ -69,6 +72,7 @@ pub(super) fn agent_plan(
         program: Program::parse(&settings.agent.command, &path, &places.root)?,
         plain: false,
         servers: servers(settings, &places.root, setup)?,
+        own_rules: claude_home(setup).directory(),
         path,
         cage: cage(settings, places, sandbox, setup)?,
         allowed_tools: settings.agent.allowed_tools.clone(),
@@ -124,10 +128,14 @@ pub(super) fn pty_flags(args: &PtyArgs) -> Vec<Flag> {
 
 /// The MCP servers of sessions here that work alone.
 pub(super) fn servers(settings: &Settings, root: &Path, setup: &Setup) -> Result<Servers> {
+    Servers::choose(&settings.agent.mcp, root, &claude_home(setup))
+}
+
+/// Where Claude Code keeps its settings, logins and transcripts.
+pub(super) fn claude_home(setup: &Setup) -> ClaudeHome {
     let place = |name: &str| setup.environment.var(name).map(PathBuf::from);
     let home = place("HOME").unwrap_or("/".into());
-    let home = ClaudeHome::new(&home, place("CLAUDE_CONFIG_DIR").as_deref());
-    Servers::choose(&settings.agent.mcp, root, &home)
+    ClaudeHome::new(&home, place("CLAUDE_CONFIG_DIR").as_deref())
 }
 
 /// What holds the sessions here.
@@ -247,9 +255,7 @@ impl Audience<'_> {
             iterations: finished.iterations,
             results: totals.results,
             diff: totals.diff,
-            cost_usd: finished.cost_usd,
-            input_tokens: totals.input_tokens,
-            output_tokens: totals.output_tokens,
+            bill: Bill { cost_usd: finished.cost_usd, ..totals.bill },
             duration_secs: finished.duration.as_secs_f64(),
         };
         (end, summary)

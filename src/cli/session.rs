@@ -8,21 +8,25 @@ use anyhow::{Context, Result};
 use rustix::process::geteuid;
 
 use super::exit::Exit;
-use super::running::servers;
+use super::running::{claude_home, places, servers};
 use super::setup::Setup;
 use crate::agent::{
     self, EndedBy, Invocation, Listener, Mailbox, Permission, Program, ProgramNotFound, Report,
-    Scratch, Session,
+    Scratch, Session, usual_billing,
 };
+use crate::dag::{Bill, Feature, FeatureId, SessionKind};
 use crate::engine::forward_signals;
 use crate::event::AgentEvent;
 use crate::hint::HintExt;
 use crate::settings::Settings;
+use crate::store::{NewSession, Store};
+use crate::time::Timestamp;
 use crate::ui::run::waiting_for;
 use crate::ui::session::SessionView;
 
 /// A session that is ready to begin, with its files.
 pub(super) struct Conversation {
+    began: Timestamp,
     session: Session,
     settings: Settings,
     scratch: Scratch,
@@ -38,6 +42,7 @@ impl Conversation {
             program: Program::parse(&settings.agent.command, &path, project.root())?,
             directory: project.root().to_owned(),
             system_prompt: Some(scratch.write("system.md", system)?),
+            reminder: None,
             scratch: Some(scratch.path().to_owned()),
             model,
             path,
@@ -48,34 +53,72 @@ impl Conversation {
             budget_usd: None,
             servers: servers(&settings, project.root(), setup)?.write(&scratch)?,
         };
-        Ok(Conversation { session, settings, scratch })
+        Ok(Conversation { began: Timestamp::now(), session, settings, scratch })
     }
 
-    /// Leaves the terminal to Claude, which speaks first; says how it ended if that was not well.
-    pub(super) fn hold(&self, opening: &str, setup: &Setup) -> Result<Exit> {
-        let back = found(agent::hand_over(&self.session.interview(opening)))?;
+    /// Leaves the terminal to Claude, which speaks first; says how it ended if that was not well. What it
+    /// has cost is recorded for the feature it was about.
+    pub(super) fn hold(
+        &self,
+        opening: &str,
+        feature: Option<FeatureId>,
+        store: &mut Store,
+        setup: &Setup,
+    ) -> Result<Ending> {
+        let id = uuid();
+        let back = found(agent::hand_over(&self.session.interview(opening, &id)))?;
+        if let Some(bill) = agent::bill_of_session(&claude_home(setup).directory(), &id) {
+            let bill = Bill { billing: Some(usual_billing()), ..bill };
+            let session = NewSession {
+                feature,
+                model: self.session.model.clone(),
+                bill,
+                session_id: Some(id),
+                ..NewSession::new(SessionKind::Interview, self.began)
+            };
+            store.add_session(&session, Timestamp::now())?;
+        }
+        let interrupted = back.interrupted;
+        let ending = |exit| Ok(Ending { exit, interrupted });
         let program = &self.settings.agent.command;
         match back.exit {
-            _ if back.told_to_end => return Ok(Exit::Interrupted),
-            agent::Exit::Code(0) => return Ok(Exit::Done),
+            _ if back.told_to_end => return ending(Exit::Interrupted),
+            agent::Exit::Code(0) => return ending(Exit::Done),
+            _ if interrupted => return ending(Exit::Interrupted),
             agent::Exit::Code(code) => setup.say(&format!("`{program}` ended with code {code}")),
             agent::Exit::Signal(signal) => {
                 setup.say(&format!("`{program}` was ended by signal {signal}"));
             }
         }
-        Ok(Exit::Error)
+        ending(Exit::Error)
     }
 
-    /// Has Claude work on `message` alone, and shows what it does on `out`.
+    /// Has Claude work on `message` alone, and shows what it does on `out`. What it has cost is recorded
+    /// for the feature.
     pub(super) fn build(
         &self,
         message: &str,
+        feature: &Feature,
+        store: &mut Store,
         setup: &Setup,
         out: &mut dyn Write,
     ) -> Result<Report> {
         let prompt = self.scratch.write("prompt.md", message)?;
         let invocation = self.session.build(prompt, &self.permission(setup));
-        self.watch(&invocation, setup, out)
+        let places = places(&setup.project()?, &self.settings, setup)?;
+        let name = format!("{}-build", feature.id);
+        let (path, mut log) = places.logs.create(&name, self.began)?;
+        let report = self.watch(&invocation, &mut log, setup, out)?;
+        let session = NewSession {
+            feature: Some(feature.id),
+            model: report.facts.model.clone().or(self.session.model.clone()),
+            bill: report.facts.bill,
+            log_path: Some(path.to_string_lossy().into_owned()),
+            session_id: report.facts.session.clone(),
+            ..NewSession::new(SessionKind::Build, self.began)
+        };
+        store.add_session(&session, Timestamp::now())?;
+        Ok(report)
     }
 
     /// As root Claude refuses to skip its permissions, unless it believes that something holds it.
@@ -87,7 +130,13 @@ impl Conversation {
         }
     }
 
-    fn watch(&self, invocation: &Invocation, setup: &Setup, out: &mut dyn Write) -> Result<Report> {
+    fn watch(
+        &self,
+        invocation: &Invocation,
+        log: &mut dyn Write,
+        setup: &Setup,
+        out: &mut dyn Write,
+    ) -> Result<Report> {
         let mailbox = Mailbox::new();
         forward_signals(&mailbox, true, || {})?;
         let limits = agent::Limits {
@@ -98,8 +147,42 @@ impl Conversation {
         let view = SessionView::new(setup.terminal(), &self.session.directory);
         let program = self.session.program.called();
         let mut screen = Screen { view, out, setup, program };
-        found(agent::converse(invocation, limits, &mailbox, &mut std::io::sink(), &mut screen))
+        found(agent::converse(invocation, limits, &mailbox, log, &mut screen))
     }
+}
+
+/// How a conversation at the terminal ended.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ending {
+    pub(super) exit: Exit,
+    /// Whether Ctrl+C reached ralph, too. While Claude reads keys it does not: so this was before the
+    /// conversation began, or Claude had given the terminal to another program.
+    interrupted: bool,
+}
+
+impl Ending {
+    /// The exit code of a command whose conversation has produced nothing.
+    pub(super) fn with_nothing_made(self) -> Exit {
+        match self.exit {
+            Exit::Interrupted => Exit::Interrupted,
+            _ if self.interrupted => Exit::Interrupted,
+            _ => Exit::Error,
+        }
+    }
+}
+
+/// A name for a session that no other has.
+fn uuid() -> String {
+    let [high, low] = [(); 2].map(|()| getrandom::u64().unwrap_or_default());
+    let (high, low) = (high & !0xf000 | 0x4000, low & !(0b11 << 62) | 0b10 << 62);
+    format!(
+        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+        high >> 32,
+        high >> 16 & 0xffff,
+        high & 0xffff,
+        low >> 48,
+        low & 0xffff_ffff_ffff
+    )
 }
 
 /// Whether a person ended the session.

@@ -10,9 +10,8 @@ use anyhow::{Context, Result, anyhow};
 
 use crate::agent;
 use crate::dag::AttemptId;
-use crate::engine::Clock;
+use crate::engine::{Clock, take_back};
 use crate::hint::HintExt;
-use crate::process::Holder;
 use crate::project::Project;
 use crate::settings::{Environment, Flag, Loaded, Settings};
 use crate::store::{Store, TakenBack};
@@ -123,13 +122,7 @@ impl Setup {
         if self.environment.attempt_id()?.is_some() {
             return Ok(Vec::new());
         }
-        let taken = store.take_back(Holder::life, Timestamp::now())?;
-        // A run that is only silent may be anywhere, or this be a copy of its database: its agents are
-        // not ours to end.
-        for claim in taken.iter().filter(|claim| claim.gone) {
-            agent::end_marked(agent::ATTEMPT_VARIABLE, &claim.attempt.to_string());
-        }
-        Ok(taken)
+        take_back(store, Timestamp::now())
     }
 
     pub(super) fn settings(&self) -> Result<Loaded> {

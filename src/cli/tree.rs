@@ -7,9 +7,8 @@ use anyhow::{Result, anyhow};
 use super::args::ShowArgs;
 use super::running::is_watched;
 use super::setup::{Refused, Setup};
-use crate::engine::{Ours, Places, Tree, look_at_tree};
+use crate::engine::{Places, Tree, look_at_tree};
 use crate::hint::HintExt;
-use crate::project;
 
 /// How many files are named.
 const NAMED: usize = 10;
@@ -28,15 +27,12 @@ pub(super) enum Leave {
 /// Whether agents may work in the tree as it is. `inputs` are files that the command itself reads.
 pub(super) fn ask_for_tree(
     places: &Places,
-    mut inputs: Vec<PathBuf>,
+    inputs: &[PathBuf],
     allow_dirty: bool,
     show: &ShowArgs,
     setup: &Setup,
 ) -> Result<Leave> {
-    // `ralph init --hooks` writes it, and Claude Code, which keeps it out of repositories itself.
-    inputs.push(places.root.join(project::CLAUDE_SETTINGS));
-    let ours = Ours { files: inputs, ignored: project::IGNORED };
-    let files = match look_at_tree(places, &ours)? {
+    let files = match look_at_tree(places, inputs)? {
         Tree::Clean => return Ok(Leave::Granted),
         Tree::NoRepository => {
             setup.say("warning: not a git repository: what a failed attempt leaves can't be kept");

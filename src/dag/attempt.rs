@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::bill::Billing;
 use super::id::{AttemptId, RunId, TaskId};
 use super::task::{Status, names};
 use crate::time::Timestamp;
@@ -26,7 +27,13 @@ pub struct Attempt {
     pub exit_code: Option<i32>,
     pub cost_usd: Option<f64>,
     pub input_tokens: Option<i64>,
+    #[serde(default)]
+    pub cache_read_tokens: Option<i64>,
+    #[serde(default)]
+    pub cache_write_tokens: Option<i64>,
     pub output_tokens: Option<i64>,
+    #[serde(default)]
+    pub billing: Option<Billing>,
     pub turns: Option<i64>,
     pub log_path: Option<String>,
     pub session_id: Option<String>,

@@ -21,6 +21,8 @@ pub type FeatureId = Id<'f'>;
 pub type AttemptId = Id<'a'>;
 /// Names a run.
 pub type RunId = Id<'r'>;
+/// Names a session.
+pub type SessionId = Id<'s'>;
 
 impl<const P: char> Id<P> {
     /// The id that the low thirty of these random bits spell.
@@ -37,6 +39,11 @@ impl<const P: char> Id<P> {
         text.strip_prefix(P).and_then(|rest| rest.strip_prefix('-')).is_some_and(|rest| {
             rest.len() <= LENGTH && rest.bytes().all(|byte| ALPHABET.contains(&byte))
         })
+    }
+
+    /// The id of another kind with the same characters.
+    pub fn with_letter<const Q: char>(self) -> Id<Q> {
+        Id(self.0)
     }
 
     fn characters(&self) -> &str {

@@ -2,17 +2,21 @@
 //! deadlock. It has never heard of clocks, databases, processes or terminals.
 
 mod attempt;
+mod bill;
 mod feature;
 mod graph;
 mod id;
 mod order;
+mod session;
 mod snapshot;
 mod task;
 
 pub use attempt::{Ask, Attempt, Outcome, Verification};
+pub use bill::{Bill, Billing, Tokens};
 pub use feature::{Feature, FeatureStatus, check_feature_name};
 pub use graph::{Cycle, Derived, Graph, Link, Moment, Node};
-pub use id::{AttemptId, FeatureId, Id, ParseIdError, RunId, TaskId};
+pub use id::{AttemptId, FeatureId, Id, ParseIdError, RunId, SessionId, TaskId};
 pub use order::{Labels, Span};
+pub use session::{Costs, SessionEntry, SessionKind};
 pub use snapshot::{Snapshot, Summary};
 pub use task::{Kind, LogEntry, LogEvent, Refusal, State, Status, Task, Verb};

@@ -13,6 +13,11 @@ const EMPTY: usize = 3;
 /// What the failures have in common that stopped a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Common {
+    /// The agent ended with an error before it had begun.
+    NotStarted {
+        /// How it ended, and its last words.
+        how: String,
+    },
     /// The model did not say a word.
     Empty {
         /// How the last session ended.
@@ -22,6 +27,13 @@ pub enum Common {
     Void {
         /// The task.
         task: TaskId,
+    },
+    /// No session that was to verify the work on this task came to a verdict.
+    Unverified {
+        /// The task.
+        task: TaskId,
+        /// How the last one ended.
+        why: String,
     },
     /// The same check failed in the same way.
     Check {
@@ -37,11 +49,15 @@ pub enum Common {
 impl fmt::Display for Common {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Common::NotStarted { how } => write!(f, "the agent can't be started: {how}"),
             Common::Empty { how } => {
                 write!(f, "three sessions in a row ended without a word from the model: {how}")
             }
             Common::Void { task } => {
                 write!(f, "the working tree changed whenever the work on {task} was verified")
+            }
+            Common::Unverified { task, why } => {
+                write!(f, "the work on {task} could not be verified: {why}")
             }
             Common::Check { command, tasks: [one, other], last_line } => {
                 write!(f, "`{command}` fails in the same way for {one} and {other}: {last_line}")
@@ -122,11 +138,25 @@ impl Breaker {
     }
 }
 
+/// Whether the agent ended with an error before it said anything that an agent says: it does not know an
+/// option, or lacks something that it needs. It would do so again.
+pub(super) fn not_started(report: &Report) -> Option<Common> {
+    let facts = &report.facts;
+    let is_error = matches!(facts.exit, Some(Exit::Code(code)) if code != 0);
+    let is_silent = !facts.began && !facts.on_screen;
+    let ended_itself = report.ended_by == EndedBy::Itself;
+    (ended_itself && is_error && is_silent).then(|| {
+        let exit = exit_of(report);
+        let words = report.last_words().map_or(String::new(), |words| format!(": {words}"));
+        Common::NotStarted { how: exit + &words }
+    })
+}
+
 /// Whether a session ended without a sign of the model, and neither a person, a limit nor the API
 /// ended it.
 pub(super) fn is_empty(facts: &Facts, ended_by: EndedBy) -> bool {
     match ended_by {
-        EndedBy::Request | EndedBy::Deadline => false,
+        EndedBy::Request | EndedBy::Deadline | EndedBy::Rejected => false,
         EndedBy::Itself | EndedBy::Silence | EndedBy::Lingering => {
             let refused = match facts.trouble {
                 None
@@ -136,7 +166,7 @@ pub(super) fn is_empty(facts: &Facts, ended_by: EndedBy) -> bool {
                     | Trouble::Aborted
                     | Trouble::Error(_)
                     | Trouble::Idle(_)
-                    | Trouble::InvalidRequest,
+                    | Trouble::InvalidRequest(_),
                 ) => false,
                 Some(_) => true,
             };
@@ -147,18 +177,22 @@ pub(super) fn is_empty(facts: &Facts, ended_by: EndedBy) -> bool {
 
 /// How a session ended in which the model said nothing, in a line.
 fn how_it_ended(report: &Report) -> String {
-    let exit = match (report.ended_by, report.facts.exit) {
+    let exit = exit_of(report);
+    let last_words = report.last_words();
+    let words = match (&report.facts.trouble, &last_words) {
+        (Some(Trouble::Error(words) | Trouble::InvalidRequest(words)), _) => words.lines().last(),
+        (_, words) => words.as_deref().and_then(|words| words.lines().last()),
+    };
+    words.map_or(exit.clone(), |words| format!("{exit}: {}", words.trim()))
+}
+
+fn exit_of(report: &Report) -> String {
+    match (report.ended_by, report.facts.exit) {
         (EndedBy::Silence, _) => "no sign of life".to_owned(),
         (_, Some(Exit::Code(code))) => format!("exit code {code}"),
         (_, Some(Exit::Signal(signal))) => format!("signal {signal}"),
         (_, None) => "it could not be ended".to_owned(),
-    };
-    let last_words = report.last_words();
-    let words = match (&report.facts.trouble, &last_words) {
-        (Some(Trouble::Error(words)), _) => words.lines().last(),
-        (_, words) => words.as_deref().and_then(|words| words.lines().last()),
-    };
-    words.map_or(exit.clone(), |words| format!("{exit}: {}", words.trim()))
+    }
 }
 
 #[cfg(test)]
@@ -194,6 +228,27 @@ mod tests {
     }
 
     #[test]
+    fn an_agent_that_fails_before_it_has_begun_is_certain_to_fail_again() {
+        let words = "error: unknown option '--odd'\n";
+        let none = Some(Trouble::NoResult);
+        let dead = report(Exit::Code(1), none.clone(), words);
+        let common = not_started(&dead).unwrap();
+        assert_eq!(
+            common.to_string(),
+            "the agent can't be started: exit code 1: error: unknown option '--odd'"
+        );
+        // Whatever killed it may be gone, and a program that says that all is well has begun.
+        assert_eq!(not_started(&report(Exit::Signal(9), none.clone(), words)), None);
+        assert_eq!(not_started(&report(Exit::Code(0), none.clone(), words)), None);
+        let mut begun = report(Exit::Code(1), none.clone(), words);
+        begun.facts.began = true;
+        assert_eq!(not_started(&begun), None);
+        let mut ended = report(Exit::Code(1), none, words);
+        ended.ended_by = EndedBy::Silence;
+        assert_eq!(not_started(&ended), None);
+    }
+
+    #[test]
     fn how_a_session_ended_is_told_in_a_line() {
         let told = |exit, trouble, stderr| how_it_ended(&report(exit, trouble, stderr));
         assert_eq!(told(Exit::Code(1), Some(Trouble::NoResult), ""), "exit code 1");
@@ -218,16 +273,16 @@ mod tests {
         check(None, true, Itself, false);
         check(Some(Trouble::Error("x".into())), false, Itself, true);
         check(Some(Trouble::Idle(Duration::from_secs(30))), false, Silence, true);
-        check(Some(Trouble::InvalidRequest), false, Itself, true);
-        check(Some(Trouble::InvalidRequest), true, Itself, false);
+        check(Some(Trouble::InvalidRequest("x".into())), false, Itself, true);
+        check(Some(Trouble::InvalidRequest("x".into())), true, Itself, false);
         check(Some(Trouble::NoResult), false, Request, false);
         check(Some(Trouble::NoResult), false, Deadline, false);
         for refused in [
             Trouble::UsageLimit { window: None, resets_at: None },
             Trouble::Overloaded,
             Trouble::Authentication,
-            Trouble::Connection,
-            Trouble::PromptTooLong,
+            Trouble::Connection("x".into()),
+            Trouble::PromptTooLong("x".into()),
             Trouble::MaxTurns,
             Trouble::Budget,
         ] {

@@ -53,13 +53,13 @@ pub(super) fn shell(command: &str, directory: &Path, path: &OsString) -> Invocat
     }
 }
 
-/// Runs a program to its end.
+/// Runs a program to its end; tells what it printed, too, or the end of it if that is very long.
 pub(super) fn run(
     invocation: &Invocation,
     timeout: Option<Duration>,
     mailbox: &Mailbox,
     listener: &mut dyn Listener,
-) -> Result<Ended> {
+) -> Result<(Ended, String)> {
     let limits = Limits {
         silence: None,
         exit_grace: Duration::from_secs(5),
@@ -68,18 +68,18 @@ pub(super) fn run(
     let mut tail = Tail::default();
     let report = agent::execute(invocation, limits, mailbox, &mut tail, listener)?;
     let how = match (report.ended_by, report.facts.exit) {
-        (EndedBy::Request, _) => return Ok(Ended::Interrupted),
+        (EndedBy::Request, _) => return Ok((Ended::Interrupted, tail.text())),
         (EndedBy::Deadline, _) => {
             format!("took longer than {} s", timeout.unwrap_or_default().as_secs())
         }
-        (_, Some(Exit::Code(0))) => return Ok(Ended::Well),
+        (_, Some(Exit::Code(0))) => return Ok((Ended::Well, tail.text())),
         (_, Some(Exit::Code(code))) => format!("ended with code {code}"),
         (_, Some(Exit::Signal(signal))) => format!("was ended by signal {signal}"),
         (_, None) => "could not be ended".to_owned(),
     };
     // A command of a shell has no stderr of its own: it goes where its output goes.
     let output = format!("{}{}", tail.text(), report.stderr);
-    Ok(Ended::Badly { how, tail: last_lines(&output), output })
+    Ok((Ended::Badly { how, tail: last_lines(&output), output }, tail.text()))
 }
 
 /// The last lines of an output.

@@ -20,11 +20,11 @@ impl Engine<'_> {
         attempted: Attempted,
     ) -> Result<Option<RunEnd>> {
         let Attempted { iteration, around, facts, judgement, mut decision } = attempted;
-        let salvage = match decision.outcome {
-            Outcome::Done => None,
-            _ => self.salvage(iteration.attempt)?,
+        let settled = self.settle(&iteration, decision.outcome);
+        let (salvage, head) = match &settled {
+            Ok(settled) => (settled.salvage.clone(), settled.head.clone()),
+            Err(_) => (None, None),
         };
-        let head = self.look_at_head();
         let session = iteration.record(&facts, head.clone());
         let status = match self.finish(claim, &decision, session) {
             Ok(status) => Some(status),
@@ -41,9 +41,11 @@ impl Engine<'_> {
         self.report_changes(&iteration, head.as_deref(), salvage.as_deref())?;
         self.tell_progress()?;
         self.report_promise(&judgement)?;
+        settled?;
         Ok(match decision.then {
             Then::GoOn => None,
             Then::Wait { trouble, until } => {
+                self.tree = None;
                 self.helm.wait_for_the_api(&trouble, until).map(RunEnd::from)
             }
             Then::End(end) => Some(end),
@@ -52,6 +54,7 @@ impl Engine<'_> {
 
     /// Gives a claim back because of an error that has nothing to do with the task.
     pub(super) fn release<T>(&mut self, claim: Claim, error: anyhow::Error) -> Result<T> {
+        self.settle_after_error(claim.attempt);
         let decision = Decision::new(Outcome::Interrupted, self.helm.in_words(&error));
         // If even this fails, the claim is taken back when this process is gone.
         let _ = self.finish(claim, &decision, SessionRecord::default());
@@ -81,7 +84,7 @@ impl Engine<'_> {
         after: Option<&str>,
         salvage: Option<&str>,
     ) -> Result<()> {
-        let (number, before) = (iteration.number, iteration.head_before.as_deref());
+        let (number, before) = (iteration.number, iteration.head_before());
         let diff = match &self.git {
             Some(git) if self.plan.git_stats => git.diff(before, after),
             _ => Diff::default(),
@@ -163,9 +166,7 @@ impl Engine<'_> {
             status,
             model: &iteration.model,
             duration_secs: iteration.began.elapsed().as_secs_f64(),
-            cost_usd: iteration.cost_usd,
-            input_tokens: iteration.input_tokens,
-            output_tokens: iteration.output_tokens,
+            bill: iteration.bill,
             turns: facts.turns,
             log: &iteration.log,
         }));
@@ -180,9 +181,7 @@ impl Iteration {
                 Exit::Code(code) => code,
                 Exit::Signal(signal) => 128 + signal,
             }),
-            cost_usd: Some(self.cost_usd),
-            input_tokens: Some(self.input_tokens.cast_signed()),
-            output_tokens: Some(self.output_tokens.cast_signed()),
+            bill: Some(self.bill),
             turns: Some(facts.turns.into()),
             session_id: facts.session.clone(),
             head_after,

@@ -2,9 +2,11 @@
 
 use anyhow::Result;
 
+use super::breaker::{Common, not_started};
 use super::iteration::Iteration;
 use super::judge::{Judgement, Verdict};
 use super::limits::{Reaction, react};
+use super::shorter::Next;
 use super::verify::Checked;
 use super::{Engine, Reached, RunEnd};
 use crate::agent::{Report, Trouble};
@@ -42,6 +44,20 @@ impl Decision {
         Decision { then, ..self }
     }
 
+    /// The same, with what was wrong with the repository among its reasons. A question stays a question.
+    pub(super) fn with(mut self, wrong: Option<String>) -> Decision {
+        if let Some(wrong) = wrong
+            && !matches!(self.outcome, Outcome::Blocked | Outcome::Done)
+        {
+            self.reason = match self.reason {
+                Some(reason) if reason.contains(&wrong) => Some(reason),
+                Some(reason) => Some(format!("{reason}\n{wrong}")),
+                None => Some(wrong),
+            };
+        }
+        self
+    }
+
     /// What comes after, unless the run ends anyway.
     fn then_unless_ended(self, then: Then) -> Decision {
         match self.then {
@@ -57,7 +73,6 @@ impl Engine<'_> {
         &mut self,
         iteration: &mut Iteration,
         surroundings: &Surroundings,
-        brief: &str,
         report: &Report,
         judgement: &Judgement,
     ) -> Result<Decision> {
@@ -68,7 +83,7 @@ impl Engine<'_> {
         let then = || if failure { Then::End(RunEnd::Failure) } else { Then::GoOn };
         Ok(match judgement.verdict.clone() {
             Verdict::Done { doubt } => {
-                self.check_done(iteration, brief, doubt)?.then_unless_ended(then())
+                self.check_done(iteration, surroundings, report, doubt)?.then_unless_ended(then())
             }
             Verdict::Failed(reason) => Decision::new(Outcome::Failed, reason).then(then()),
             Verdict::Blocked(question) => Decision::new(Outcome::Blocked, question).then(then()),
@@ -86,6 +101,10 @@ impl Engine<'_> {
             Verdict::Interrupted => self.interrupted(),
             Verdict::OutOfTime => out_of_time(),
             Verdict::OutOfMoney => out_of_money(),
+            // In the middle of the work it is not the prompt that is too long.
+            Verdict::Refused(trouble @ Trouble::PromptTooLong(_)) if !report.facts.model_seen => {
+                self.too_long(iteration, &trouble)
+            }
             Verdict::Refused(trouble) => self.refused(trouble, report),
         })
     }
@@ -99,7 +118,7 @@ impl Engine<'_> {
             _ => Trouble::NoResult.to_string(),
         };
         let decision = Decision::new(Outcome::Crashed, format!("{reason}{}", report.why_failed()));
-        match self.breaker.said_nothing(report) {
+        match not_started(report).or_else(|| self.breaker.said_nothing(report)) {
             Some(common) => decision.then(Then::End(RunEnd::Breaker(common))),
             None => decision,
         }
@@ -108,10 +127,11 @@ impl Engine<'_> {
     fn check_done(
         &mut self,
         iteration: &mut Iteration,
-        brief: &str,
+        around: &Surroundings,
+        report: &Report,
         doubt: Option<String>,
     ) -> Result<Decision> {
-        Ok(match self.verify(iteration, brief)? {
+        Ok(match self.verify(iteration, around, &report.facts)? {
             Checked::Done(Verification::Skipped) if doubt.is_some() => {
                 Decision::new(Outcome::Silent, doubt)
             }
@@ -138,6 +158,11 @@ impl Engine<'_> {
                     None => decision,
                 }
             }
+            Checked::Unverified(why) => {
+                let common = Common::Unverified { task: iteration.task, why };
+                Decision::new(Outcome::Interrupted, format!("not counted: {common}"))
+                    .then(Then::End(RunEnd::Breaker(common)))
+            }
             Checked::OutOfTime => out_of_time(),
             Checked::OutOfMoney => out_of_money(),
             Checked::GiveUp(trouble) => Decision::new(Outcome::Limited, trouble.to_string())
@@ -160,6 +185,27 @@ impl Engine<'_> {
             Reaction::Blame => {
                 self.refusals = 0;
                 Decision::new(Outcome::Failed, format!("{reason}{}", report.why_failed()))
+            }
+        }
+    }
+
+    /// What is to become of an attempt whose prompt was too long: nothing is its fault while there is
+    /// something else to try.
+    fn too_long(&mut self, iteration: &Iteration, trouble: &Trouble) -> Decision {
+        let length = iteration.prompt_tokens;
+        let (model, strategy) = (iteration.model.as_str(), &self.plan.strategy);
+        let limited = |next: String| Decision::new(Outcome::Limited, format!("{trouble}; {next}"));
+        match self.shorter.refused(iteration.task, length, model, strategy) {
+            Next::Cut(room) => {
+                limited(format!("the prompt of some {length} tokens is cut to {room} next"))
+            }
+            Next::Model(other) => limited(format!("`{other}` is tried next instead of `{model}`")),
+            Next::Nothing => {
+                let reason = format!(
+                    "{trouble}; the prompt has some {length} tokens, and nothing else is left to try: \
+                     make the task, its spec or its plan shorter"
+                );
+                Decision { for_good: true, ..Decision::new(Outcome::Failed, reason) }
             }
         }
     }

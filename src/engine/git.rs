@@ -1,37 +1,71 @@
 //! The repository that a run works in: what an iteration did to it, and how nothing of it is lost. A
 //! project need not be in one; then there is nothing to say.
 
+mod look;
+mod person;
+mod put_back;
+
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, anyhow};
 
+use super::order::Change;
+use super::plan::Places;
 use crate::dag::AttemptId;
 use crate::event::Diff;
 use crate::time::Timestamp;
+
+use person::BEFORE;
+pub(super) use person::Kept;
 
 /// Where the state that an attempt left behind is kept.
 pub(super) const SALVAGE: &str = "refs/ralph/salvage";
 /// What must not be kept: it changes all the time, and belongs to ralph.
 const DATABASE: &str = ":(top).ralph/progress.db*";
-const BUT_THE_DATABASE: &str = ":(exclude,top).ralph/progress.db*";
 
 /// The repository around a project.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Git {
     root: PathBuf,
+    /// The top of the working tree.
+    pub(super) top: PathBuf,
+    /// The way from there to the project; it ends with a slash unless it is empty.
+    pub(super) prefix: String,
+    /// What git keeps for this worktree.
+    directory: PathBuf,
+    /// What git keeps for all worktrees.
+    common: PathBuf,
+    /// Files and directories that are ralph's own.
+    pub(super) own: Vec<PathBuf>,
+    /// The lines of `.gitignore` that ralph adds.
+    pub(super) ignored: &'static [&'static str],
 }
 
 impl Git {
     /// The repository that this directory is in, if there is one and `git` is there.
     pub(super) fn find(root: &Path) -> Option<Git> {
-        let git = Git { root: root.to_owned() };
-        (git.output(["rev-parse", "--is-inside-work-tree"])? == "true").then_some(git)
+        let [top, prefix, directory, common] =
+            look::directories(root)?.map(|path| PathBuf::from(OsString::from_vec(path)));
+        let prefix = prefix.to_string_lossy().into_owned();
+        Some(Git { top, prefix, directory, common, ..Git::bare(root) })
+    }
+
+    /// The repository that a project is in, and what in it is ralph's own.
+    pub(super) fn of(places: &Places) -> Option<Git> {
+        let mut own = places.own.clone();
+        own.extend([places.logs.directory().to_owned(), places.database.clone()]);
+        Some(Git { own, ignored: places.ignored, ..Git::find(&places.root)? })
+    }
+
+    fn bare(root: &Path) -> Git {
+        Git { root: root.to_owned(), ..Git::default() }
     }
 
     /// Whether the repository has this working tree and no other.
@@ -42,7 +76,7 @@ impl Git {
 
     /// The commit that is checked out; none before the first one.
     pub(super) fn head(&self) -> Option<String> {
-        self.output(["rev-parse", "--verify", "--quiet", "HEAD"])
+        self.commit_at("HEAD")
     }
 
     /// What was committed between two heads.
@@ -68,44 +102,90 @@ impl Git {
         shot.write()
     }
 
-    /// Keeps what an attempt has not committed, and says where; none if there is nothing.
-    pub(super) fn salvage(&self, attempt: AttemptId, scratch: &Path) -> Result<Option<Salvage>> {
-        let changes =
-            ["status", "--porcelain", "--untracked-files=normal", "--", ":/", BUT_THE_DATABASE];
-        if self.text(changes)?.is_empty() {
-            return Ok(None);
-        }
-        let shot = Shot::new(self, scratch)?;
-        let missing = shot.add_everything()?;
-        shot.leave_out(&[])?;
+    /// Keeps what an attempt left behind: these changes, on top of what is kept of it already or of HEAD, and
+    /// these commits.
+    pub(super) fn salvage(
+        &self,
+        attempt: AttemptId,
+        changes: &[Change],
+        commits: &[String],
+        scratch: &Path,
+    ) -> Result<Salvage> {
+        let reference = salvage_reference(attempt);
+        let (head, earlier) = (self.head(), self.commit_at(&reference));
+        let shot = Shot::at(self, earlier.as_deref().or(head.as_deref()), scratch)?;
+        let missing = match shot.add(changes)? {
+            Some(missing) => {
+                let is_added = shot.add_as_they_are(changes).unwrap_or(false);
+                (!is_added).then_some(missing)
+            }
+            None => None,
+        };
         let tree = shot.write()?;
+        let mut parents: Vec<String> = head.into_iter().chain(earlier).collect();
+        parents.extend(commits.iter().cloned());
+        let mut seen = HashSet::new();
+        parents.retain(|commit| seen.insert(commit.clone()));
         let message = format!("what attempt {attempt} left behind");
-        let mut arguments = vec!["commit-tree", &tree, "-m", &message];
+        let commit = self.commit_tree(&tree, &message, &parents, scratch)?;
+        self.text(["update-ref", &reference, &commit])?;
+        Ok(Salvage { reference, missing })
+    }
+
+    /// Commits these changes and nothing else, whatever is staged.
+    pub(super) fn commit(&self, changes: &[Change], message: &str, scratch: &Path) -> Result<()> {
         let head = self.head();
-        if let Some(head) = &head {
-            arguments.extend(["-p", head]);
+        let shot = Shot::at(self, head.as_deref(), scratch)?;
+        if let Some(missing) = shot.add(changes)? {
+            return Err(anyhow!("{missing}"));
         }
-        let mut command = self.command(&arguments);
-        for who in ["AUTHOR", "COMMITTER"] {
-            command.env(format!("GIT_{who}_NAME"), "ralph");
-            command.env(format!("GIT_{who}_EMAIL"), "ralph@localhost");
+        let tree = shot.write()?;
+        let mut command = self.command(["commit-tree", &tree, "-m", message]);
+        command.args(head.iter().flat_map(|head| ["-p", head]));
+        if self.output(["var", "GIT_AUTHOR_IDENT"]).is_none() {
+            sign_as_ralph(&mut command);
         }
         let commit = run(command)?;
-        let reference = salvage_reference(attempt);
-        self.text(["update-ref", &reference, &commit])?;
-        Ok(Some(Salvage { reference, missing }))
+        let before = head.unwrap_or_default();
+        let title = message.lines().next().unwrap_or_default();
+        let reason = format!("commit (ralph): {title}");
+        self.text(["update-ref", "-m", &reason, "HEAD", &commit, &before])?;
+        let paths: Vec<&[u8]> = changes.iter().map(|it| it.path.as_os_str().as_bytes()).collect();
+        let reset = ["reset", "-q", "--pathspec-from-file=-", "--pathspec-file-nul"];
+        let mut reset = self.command_in(&self.top, reset);
+        reset.env("GIT_LITERAL_PATHSPECS", "1");
+        self.feed(reset, &paths.join(&0), scratch).map(drop)
+    }
+
+    /// A commit of ralph's own. Its message may be longer than an argument can be.
+    fn commit_tree(
+        &self,
+        tree: &str,
+        message: &str,
+        parents: &[String],
+        scratch: &Path,
+    ) -> Result<String> {
+        let mut command = self.command(["commit-tree", tree]);
+        command.args(parents.iter().flat_map(|parent| ["-p", parent]));
+        sign_as_ralph(&mut command);
+        let commit = self.feed(command, message.as_bytes(), scratch)?;
+        Ok(String::from_utf8_lossy(&commit).trim_end().to_owned())
     }
 
     /// Where the state that this attempt left behind is kept, if it is.
     pub(super) fn salvaged(&self, attempt: AttemptId) -> Option<String> {
         let reference = salvage_reference(attempt);
-        self.output(["rev-parse", "--verify", "--quiet", &reference]).map(|_| reference)
+        self.commit_at(&reference).map(|_| reference)
     }
 
-    /// What is kept of all attempts.
+    fn commit_at(&self, reference: &str) -> Option<String> {
+        self.output(["rev-parse", "--verify", "--quiet", reference])
+    }
+
+    /// What is kept of all attempts, and what was kept before them.
     pub(super) fn salvages(&self) -> Result<Vec<KeptSalvage>> {
         let format = "--format=%(objectname) %(committerdate:unix) %(refname)";
-        let listed = run(self.command(["for-each-ref", format, SALVAGE]))?;
+        let listed = run(self.command(["for-each-ref", format, SALVAGE, BEFORE]))?;
         Ok(listed.lines().filter_map(kept_salvage).collect())
     }
 
@@ -129,6 +209,11 @@ impl Git {
             name => arguments.extend(["--git-path", name]),
         }
         self.text(arguments).map(PathBuf::from)
+    }
+
+    /// Where ralph keeps something for this worktree.
+    pub(super) fn private_file(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
     }
 
     /// The tree of nothing, whose name depends on the hash that the repository uses.
@@ -164,10 +249,18 @@ impl Git {
         let mut command = Command::new("git");
         // What the repository says to run on such occasions is for its user, not for us.
         command.args(["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"]);
+        // A warning is no reason not to keep a file.
+        command.args(["-c", "core.safecrlf=false"]);
         command.arg("-C").arg(directory).args(arguments).stdin(Stdio::null());
+        // Ctrl+C at the terminal is for ralph, which needs git to put the tree in order then.
+        command.process_group(0);
         // Inside a hook of git these may mean another repository.
         for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"] {
             command.env_remove(name);
+        }
+        // If a session removed the repository, one around it is not ours.
+        if let Some(above) = self.top.parent() {
+            command.env("GIT_CEILING_DIRECTORIES", above);
         }
         command
     }
@@ -206,12 +299,66 @@ struct Shot<'a> {
 
 impl<'a> Shot<'a> {
     fn new(git: &'a Git, scratch: &'a Path) -> Result<Shot<'a>> {
-        let top = PathBuf::from(git.text(["rev-parse", "--show-toplevel"])?);
+        let top = git.top.clone();
         let index = scratch.join("index");
         // With the real index as a start git knows which files have not changed. No index exists before
         // the first commit.
         let _ = fs::copy(git.path_of("index")?, &index);
         Ok(Shot { git, top, scratch, index, objects: None })
+    }
+
+    /// One of a commit, or of nothing.
+    fn at(git: &'a Git, commit: Option<&str>, scratch: &'a Path) -> Result<Shot<'a>> {
+        let (top, index) = (git.top.clone(), scratch.join("index"));
+        let shot = Shot { git, top, scratch, index, objects: None };
+        run(shot.command(["read-tree", commit.unwrap_or("--empty")])?)?;
+        Ok(shot)
+    }
+
+    /// Adds these changes; returns why some of them could not be added.
+    fn add(&self, changes: &[Change]) -> Result<Option<String>> {
+        let is_there = |path: &Path| self.top.join(path).symlink_metadata().is_ok();
+        let mut lists: [Vec<&[u8]>; 3] = Default::default();
+        for change in changes {
+            let path = change.path.as_os_str().as_bytes();
+            let list = match path.ends_with(b"/") {
+                true => 2,
+                false => usize::from(is_there(&change.path)),
+            };
+            lists[list].push(path);
+        }
+        let [gone, there, inner] = lists;
+        let remove = self.command(["update-index", "--force-remove", "-z", "--stdin"])?;
+        self.git.feed(remove, &gone.join(&0), self.scratch)?;
+        let add = ["add", "--all", "--force", "--sparse", "--ignore-errors"];
+        let listed = ["--pathspec-from-file=-", "--pathspec-file-nul"];
+        let mut add = self.command(add.into_iter().chain(listed))?;
+        add.env("GIT_LITERAL_PATHSPECS", "1");
+        let added = match there.is_empty() {
+            true => Ok(Vec::new()),
+            false => self.git.feed(add, &there.join(&0), self.scratch),
+        };
+        let others = self.add_nested(inner.into_iter().map(<[u8]>::to_vec).collect());
+        Ok(added.map(drop).and(others.map(drop)).err().map(|error| error.to_string()))
+    }
+
+    /// Adds these changes byte for byte, where git can't convert them; returns whether all are added. Names
+    /// that git refuses it leaves out without an error.
+    fn add_as_they_are(&self, changes: &[Change]) -> Result<bool> {
+        let is_inner = |it: &&Change| it.path.as_os_str().as_bytes().ends_with(b"/");
+        let (inner, files): (Vec<&Change>, Vec<&Change>) = changes.iter().partition(is_inner);
+        let files: Vec<&Path> = files.into_iter().map(|it| it.path.as_path()).collect();
+        let command = self.command(["update-index", "-z", "--index-info"])?;
+        self.git.add_contents(command, &files, self.scratch)?;
+        let listed = run_for_bytes(self.command(["ls-files", "-z"])?)?;
+        let listed: HashSet<&[u8]> = parts(&listed).collect();
+        let is_there =
+            |path: &Path| self.top.join(path).symlink_metadata().is_ok_and(|it| !it.is_dir());
+        let is_added =
+            |path: &&Path| !is_there(path) || listed.contains(path.as_os_str().as_bytes());
+        let inner = inner.into_iter().map(|it| it.path.as_os_str().as_bytes().to_vec());
+        self.add_nested(inner.collect())?;
+        Ok(files.iter().all(is_added))
     }
 
     /// Adds all that is not ignored; returns why some of it could not be added.
@@ -324,11 +471,20 @@ fn quoted(path: &Path) -> OsString {
     OsString::from_vec(text)
 }
 
+/// Makes ralph the author of a commit.
+fn sign_as_ralph(command: &mut Command) {
+    for who in ["AUTHOR", "COMMITTER"] {
+        command.env(format!("GIT_{who}_NAME"), "ralph");
+        command.env(format!("GIT_{who}_EMAIL"), "ralph@localhost");
+    }
+}
+
 /// What is kept there, in a line that `salvages` asks for.
 fn kept_salvage(line: &str) -> Option<KeptSalvage> {
     let mut parts = line.splitn(3, ' ');
     let (commit, at, reference) = (parts.next()?, parts.next()?, parts.next()?);
-    let attempt = reference.strip_prefix(SALVAGE)?.strip_prefix('/')?.parse().ok()?;
+    let name = reference.strip_prefix(SALVAGE).or_else(|| reference.strip_prefix(BEFORE))?;
+    let attempt = name.strip_prefix('/')?.parse().ok()?;
     let at = Timestamp::from_epoch(at.parse().ok()?)?;
     Some(KeptSalvage { reference: reference.to_owned(), attempt, commit: commit.to_owned(), at })
 }
@@ -385,18 +541,53 @@ mod tests {
 
     fn repository_with(hash: &str) -> (TempDir, Git) {
         let directory = TempDir::new().unwrap();
-        let root = directory.path().to_owned();
-        let git = Git { root };
-        git.output(["init", "-q", &format!("--object-format={hash}")]).unwrap();
+        let init = ["init", "-q", &format!("--object-format={hash}")];
+        Git::bare(directory.path()).output(init).unwrap();
+        let git = Git::find(directory.path()).unwrap();
         git.output(["config", "user.name", "Test"]).unwrap();
         git.output(["config", "user.email", "test@localhost"]).unwrap();
         (directory, git)
+    }
+
+    /// Keeps all that is not committed.
+    fn salvage(git: &Git, attempt: AttemptId, scratch: &TempDir) -> Result<Option<Salvage>> {
+        let changes = git.look()?.changes;
+        if changes.is_empty() {
+            return Ok(None);
+        }
+        git.salvage(attempt, &changes, &[], scratch.path()).map(Some)
     }
 
     fn commit(git: &Git, name: &str, text: &str) {
         fs::write(git.root.join(name), text).unwrap();
         git.output(["add", "--all"]).unwrap();
         git.output(["commit", "-q", "-m", name]).unwrap();
+    }
+
+    #[test]
+    fn a_persons_files_are_kept_however_many_there_are() {
+        let (directory, git) = repository();
+        let (scratch, attempt) = (TempDir::new().unwrap(), "a-3f9a01".parse().unwrap());
+        for number in 0..1_000 {
+            fs::write(directory.path().join(format!("{number}{}", "x".repeat(200))), "x").unwrap();
+        }
+        let kept = git.keep(&git.look().unwrap(), scratch.path()).unwrap();
+        git.refer_to(&kept, attempt, scratch.path()).unwrap();
+        assert_eq!(git.kept(attempt).unwrap(), kept);
+    }
+
+    #[test]
+    fn a_staged_deletion_is_staged_again_whatever_hash_the_repository_uses() {
+        for hash in ["sha1", "sha256"] {
+            let (_directory, git) = repository_with(hash);
+            let scratch = TempDir::new().unwrap();
+            commit(&git, "a", "one\n");
+            git.output(["rm", "-q", "a"]).unwrap();
+            let kept = git.keep(&git.look().unwrap(), scratch.path()).unwrap();
+            git.reset_index().unwrap();
+            git.stage_again(&kept, scratch.path()).unwrap();
+            assert_eq!(git.output(["status", "--porcelain"]).unwrap(), "D  a");
+        }
     }
 
     #[test]
@@ -434,14 +625,14 @@ mod tests {
         let attempt = "a-3f9a01".parse().unwrap();
         fs::create_dir(directory.path().join(".ralph")).unwrap();
         fs::write(directory.path().join(".ralph/progress.db"), "x").unwrap();
-        assert!(git.salvage(attempt, scratch.path()).unwrap().is_none(), "nothing but ours");
+        assert!(salvage(&git, attempt, &scratch).unwrap().is_none(), "nothing but ours");
         fs::write(directory.path().join(".gitignore"), "ignored\n").unwrap();
         commit(&git, "a", "one\n");
         fs::write(directory.path().join("a"), "changed\n").unwrap();
         fs::write(directory.path().join("new file"), "new\n").unwrap();
         fs::write(directory.path().join("ignored"), "ignored\n").unwrap();
         let before = git.output(["status", "--porcelain"]).unwrap();
-        let kept = git.salvage(attempt, scratch.path()).unwrap().unwrap();
+        let kept = salvage(&git, attempt, &scratch).unwrap().unwrap();
         assert_eq!(kept.missing, None);
         let kept = kept.reference;
         assert_eq!(git.salvaged(attempt), Some(kept.clone()));
@@ -452,7 +643,7 @@ mod tests {
         assert_eq!(git.output(["rev-parse", &format!("{kept}^")]), git.head());
         assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
         fs::write(directory.path().join(".gitignore"), ".ralph/progress.db*\n").unwrap();
-        let again = git.salvage(attempt, scratch.path()).unwrap();
+        let again = salvage(&git, attempt, &scratch).unwrap();
         assert!(again.is_some(), "an ignored one is left out, too");
     }
 
@@ -467,7 +658,7 @@ mod tests {
         let nested = |path: &str| {
             let root = directory.path().join(path);
             fs::create_dir_all(root.join("target")).unwrap();
-            let git = Git { root };
+            let git = Git::bare(&root);
             git.output(["init", "-q"]).unwrap();
             for name in ["file", ".gitignore", "private", "x.log", "target/big"] {
                 fs::write(git.root.join(name), "private\n").unwrap();
@@ -482,7 +673,7 @@ mod tests {
         born.output(["-c", "user.name=x", "-c", "user.email=x", "commit", "-q", "-m", "x"])
             .unwrap();
         let before = git.output(["status", "--porcelain"]).unwrap();
-        let kept = git.salvage(attempt, scratch.path()).unwrap().unwrap();
+        let kept = salvage(&git, attempt, &scratch).unwrap().unwrap();
         assert_eq!(kept.missing, None);
         assert_eq!(git.output(["status", "--porcelain"]).unwrap(), before);
         let names = ["ls-tree", "-r", "-z", "--name-only", &kept.reference];
@@ -514,7 +705,7 @@ mod tests {
         // A name that means `.git` elsewhere.
         fs::write(directory.path().join("git~1"), "x").unwrap();
         fs::write(directory.path().join("open"), "y").unwrap();
-        let kept = git.salvage("a-3f9a01".parse().unwrap(), scratch.path()).unwrap().unwrap();
+        let kept = salvage(&git, "a-3f9a01".parse().unwrap(), &scratch).unwrap().unwrap();
         assert!(kept.missing.unwrap().contains("git~1"));
         assert_eq!(git.output(["show", &format!("{}:open", kept.reference)]).unwrap(), "y");
     }
@@ -525,7 +716,7 @@ mod tests {
         let scratch = TempDir::new().unwrap();
         fs::write(directory.path().join("new"), "new").unwrap();
         fs::remove_dir_all(directory.path().join(".git")).unwrap();
-        let error = git.salvage("a-3f9a01".parse().unwrap(), scratch.path()).unwrap_err();
+        let error = salvage(&git, "a-3f9a01".parse().unwrap(), &scratch).unwrap_err();
         assert!(error.to_string().contains("not a git repository"), "{error}");
     }
 

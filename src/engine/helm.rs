@@ -20,7 +20,7 @@ use crate::agent::{
     self, Facts, Hooks, Invocation, Listener, Mailbox, NoTerminal, PtyOptions, Report, Scratch,
     Session, Stdin, Trouble,
 };
-use crate::dag::{AttemptId, Outcome, RunId, Status, TaskId};
+use crate::dag::{AttemptId, Bill, Outcome, RunId, Status, TaskId};
 use crate::event::{
     Activity, AgentEvent, Event, IterationEnd, IterationStart, LimitWait, Problem, Stamped, View,
 };
@@ -34,6 +34,9 @@ const LOOK: Duration = Duration::from_millis(250);
 const TICK: Duration = Duration::from_secs(1);
 /// How long a push may take.
 const PUSH: Duration = Duration::from_secs(120);
+
+/// An agent can't be given less than this, in USD.
+const SMALLEST_BUDGET: f64 = 0.0001;
 
 /// Why a wait was broken off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,9 +119,10 @@ impl<'a> Helm<'a> {
             status: open.task.map(|_| Status::Pending),
             model: &open.model,
             duration_secs: open.began.elapsed().as_secs_f64(),
-            cost_usd: money::rounded(self.used.cost - open.cost_before),
-            input_tokens: 0,
-            output_tokens: 0,
+            bill: Bill {
+                cost_usd: money::rounded(self.used.cost - open.cost_before),
+                ..Bill::default()
+            },
             turns: 0,
             log: &open.log,
         }));
@@ -235,7 +239,7 @@ impl<'a> Helm<'a> {
 
     /// Takes the cost of a session into account.
     fn pay(&mut self, facts: &Facts) {
-        self.used.cost = money::rounded(self.used.cost + facts.cost_usd);
+        self.used.cost = money::rounded(self.used.cost + facts.bill.cost_usd);
     }
 
     pub(super) fn used(&self) -> Used {
@@ -248,6 +252,10 @@ impl<'a> Helm<'a> {
 
     pub(super) fn cost_left(&self) -> Option<f64> {
         self.bounds.cost_left(&self.used)
+    }
+
+    pub(super) fn is_out_of_money(&self) -> bool {
+        self.cost_left().is_some_and(|left| left < SMALLEST_BUDGET)
     }
 
     pub(super) fn is_out_of_time(&self) -> bool {
@@ -354,6 +362,16 @@ impl<'a> Helm<'a> {
         timeout: Option<Duration>,
         activity: Activity,
     ) -> Result<command::Ended> {
+        self.execute_and_keep(invocation, timeout, activity).map(|(ended, _)| ended)
+    }
+
+    /// Runs a program that is no agent, and tells what it printed.
+    pub(super) fn execute_and_keep(
+        &mut self,
+        invocation: &Invocation,
+        timeout: Option<Duration>,
+        activity: Activity,
+    ) -> Result<(command::Ended, String)> {
         let mailbox = self.mailbox;
         self.listening(activity, "the command", |listener| {
             command::run(invocation, timeout, mailbox, listener)
@@ -425,7 +443,7 @@ impl Open {
 }
 
 /// While the agent has the screen, nobody else may write on it.
-struct NobodyElse;
+pub(super) struct NobodyElse;
 
 impl Listener for NobodyElse {
     fn event(&mut self, _event: &AgentEvent<'_>) {}

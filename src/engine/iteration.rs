@@ -5,15 +5,18 @@ use std::time::Instant;
 use anyhow::Result;
 
 use super::breaker::is_empty;
+use super::briefing::Told;
 use super::decision::{Decision, last_failed};
 use super::judge::{Judgement, Verdict, judge};
-use super::model::Choice;
+use super::model::{Choice, Strategy};
+use super::order::{self, in_words};
+use super::restore::Before;
 use super::{Engine, RunEnd};
 use crate::agent::{AttemptContext, Facts, Report, Scratch, Session, Trouble};
-use crate::dag::{AttemptId, Outcome, TaskId};
+use crate::dag::{AttemptId, Bill, FeatureId, Outcome, SessionKind, TaskId};
 use crate::event::{Activity, Event, IterationStart};
-use crate::money;
-use crate::store::{Claim, ClaimLost, SessionRecord, Surroundings};
+use crate::prompt::brief::reminder;
+use crate::store::{Claim, ClaimLost, NewSession, SessionRecord, Surroundings};
 use crate::time::Timestamp;
 
 /// An iteration while it lasts.
@@ -21,14 +24,19 @@ pub(super) struct Iteration {
     pub(super) number: u32,
     pub(super) task: TaskId,
     pub(super) attempt: AttemptId,
+    pub(super) feature: Option<FeatureId>,
     pub(super) model: String,
     pub(super) began: Instant,
     pub(super) log: String,
     pub(super) verify_log: Option<String>,
-    pub(super) head_before: Option<String>,
-    pub(super) cost_usd: f64,
-    pub(super) input_tokens: u64,
-    pub(super) output_tokens: u64,
+    /// What the working tree was like before it; none outside a repository.
+    pub(super) before: Option<Before>,
+    /// What the working tree is like after it, if nothing has run since that could have changed it.
+    pub(super) after: Option<order::Facts>,
+    /// About how long the prompt is.
+    pub(super) prompt_tokens: usize,
+    /// What its sessions have used.
+    pub(super) bill: Bill,
 }
 
 /// An iteration whose outcome is decided, but not recorded.
@@ -46,11 +54,9 @@ impl Iteration {
         AttemptContext { task: self.task.to_string(), attempt: self.attempt.to_string() }
     }
 
-    /// Takes the cost of a session into account.
-    pub(super) fn add_cost(&mut self, facts: &Facts) {
-        self.cost_usd = money::rounded(self.cost_usd + facts.cost_usd);
-        self.input_tokens += facts.input_tokens;
-        self.output_tokens += facts.output_tokens;
+    /// The commit that was checked out before it.
+    pub(super) fn head_before(&self) -> Option<&str> {
+        self.before.as_ref()?.facts.head.as_deref()
     }
 }
 
@@ -65,18 +71,29 @@ impl Engine<'_> {
             },
         };
         let now = self.helm.clock.now();
-        match self.plan.strategy.choose(&self.record, last_failed(&around), now) {
+        let choice = match self.shorter.model(claim.task) {
+            Some(model) => Strategy::only(model, &self.record, now),
+            None => self.plan.strategy.choose(&self.record, last_failed(&around), now),
+        };
+        match choice {
             Choice::Model { name, hinted } => match self.attempt(&claim, around, name, hinted) {
                 Ok(attempted) => self.conclude(claim, attempted),
                 Err(error) => match error.downcast::<ClaimLost>() {
-                    Ok(lost) => Ok(self.let_go(&lost)),
+                    Ok(lost) => {
+                        self.settle_after_error(claim.attempt);
+                        Ok(self.let_go(&lost))
+                    }
                     Err(error) => self.release(claim, error),
                 },
             },
             Choice::NoneBefore(until) => {
                 let trouble = Trouble::UsageLimit { window: None, resets_at: None };
-                let decision = Decision::new(Outcome::Limited, "every model is used up".to_owned());
+                let decision = Decision::new(
+                    Outcome::Limited,
+                    "every model that may be taken is used up".to_owned(),
+                );
                 self.finish(claim, &decision, SessionRecord::default())?;
+                self.tree = None;
                 Ok(self.helm.wait_for_the_api(&trouble, until).map(RunEnd::from))
             }
         }
@@ -101,17 +118,17 @@ impl Engine<'_> {
             number: self.helm.used.iterations + 1,
             task: claim.task,
             attempt: claim.attempt,
+            feature: around.task.feature,
             model,
             began: Instant::now(),
             log: String::new(),
             verify_log: None,
-            head_before: self.head.clone(),
-            cost_usd: 0.0,
-            input_tokens: 0,
-            output_tokens: 0,
+            before: self.mark(claim.attempt)?,
+            after: None,
+            prompt_tokens: 0,
+            bill: Bill::default(),
         };
-        let brief = self.brief(&around, claim.number);
-        let report = self.work(claim, &mut iteration, &around, &brief, hinted)?;
+        let report = self.work(claim, &mut iteration, &around, hinted)?;
         let (asked, is_ours) = match self.store.asked(claim) {
             Ok(asked) => (asked, true),
             Err(error) if error.is::<ClaimLost>() => (None, false),
@@ -122,12 +139,20 @@ impl Engine<'_> {
         for remark in &judgement.remarks {
             self.helm.warn(remark);
         }
+        let seen = self.see(&iteration);
         let decision = match judgement.verdict {
             _ if is_empty => self.said_nothing(&report, &judgement),
             // What no longer counts need not be verified.
             Verdict::Done { .. } if !is_ours => Decision::new(Outcome::Overruled, None),
-            _ => self.decide(&mut iteration, &around, &brief, &report, &judgement)?,
+            Verdict::Done { .. } => match self.not_in_order(&iteration, &around, &seen) {
+                Some(reason) => Decision::new(Outcome::Failed, reason),
+                None => self.decide(&mut iteration, &around, &report, &judgement)?,
+            },
+            _ => self.decide(&mut iteration, &around, &report, &judgement)?,
         };
+        let seen = seen.ok().flatten();
+        let decision = decision.with(seen.as_ref().and_then(|it| in_words(&it.disorder)));
+        iteration.after = seen.filter(|it| self.is_settled(&iteration, it)).map(|it| it.facts);
         Ok(Attempted { iteration, around, facts: report.facts, judgement, decision })
     }
 
@@ -157,11 +182,13 @@ impl Engine<'_> {
         claim: &Claim,
         iteration: &mut Iteration,
         around: &Surroundings,
-        brief: &str,
         hinted: bool,
     ) -> Result<Report> {
-        let instructions = self.instructions(claim.task)?;
-        let (scratch, session) = self.session(iteration, &instructions, &iteration.model)?;
+        let told = self.told(around, claim.number)?;
+        iteration.prompt_tokens = told.tokens();
+        let Told { system, message } = told;
+        let (scratch, mut session) = self.session(iteration, &system, &iteration.model)?;
+        session.reminder = Some(scratch.write("reminder.md", &reminder(&around.task))?);
         let name = claim.attempt.to_string();
         let (path, mut log) = self.plan.places.logs.create(&name, Timestamp::now())?;
         iteration.log = path.to_string_lossy().into_owned();
@@ -170,24 +197,51 @@ impl Engine<'_> {
             &SessionRecord {
                 model: Some(iteration.model.clone()),
                 log_path: Some(iteration.log.clone()),
-                head_before: iteration.head_before.clone(),
+                head_before: iteration.head_before().map(str::to_owned),
                 ..SessionRecord::default()
             },
         )?;
         self.tell_start(iteration, claim.number, &around.task.title, hinted)?;
-        let report = match self.helm.show(&session, brief, &scratch, &mut log)? {
+        let began = self.helm.clock.now();
+        let report = match self.helm.show(&session, &message, &scratch, &mut log)? {
             Some(report) => report,
             None => {
-                let message = scratch.write("prompt.md", brief)?;
+                let message = scratch.write("prompt.md", &message)?;
                 let invocation = session.work(message, &self.plan.agent.permission());
                 self.helm.converse(invocation, &mut log, Activity::Working)?
             }
         };
-        iteration.add_cost(&report.facts);
+        let log = iteration.log.clone();
+        self.note_session(SessionKind::Work, iteration, &report, log, began)?;
         if !report.logged {
             self.helm.warn(&format!("the log `{}` is not complete", iteration.log));
         }
         Ok(report)
+    }
+
+    /// Records a session of an attempt that began then, and what it has used.
+    pub(super) fn note_session(
+        &mut self,
+        kind: SessionKind,
+        iteration: &mut Iteration,
+        report: &Report,
+        log: String,
+        began: Timestamp,
+    ) -> Result<()> {
+        iteration.bill.add(&report.facts.bill);
+        let session = NewSession {
+            attempt: Some(iteration.attempt),
+            task: Some(iteration.task),
+            feature: iteration.feature,
+            run: Some(self.helm.run),
+            model: report.facts.model.clone().or(Some(iteration.model.clone())),
+            bill: report.facts.bill,
+            log_path: Some(log),
+            session_id: report.facts.session.clone(),
+            ..NewSession::new(kind, began)
+        };
+        self.store.add_session(&session, self.helm.clock.now())?;
+        Ok(())
     }
 
     fn tell_start(

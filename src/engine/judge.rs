@@ -2,6 +2,7 @@
 
 use crate::agent::{EndedBy, Facts, Trouble};
 use crate::dag::{Ask, TaskId};
+use crate::prompt::near_miss::near_miss;
 use crate::prompt::sigils::{Promise, Sigils, last_words, promised_on_screen};
 
 /// What a session means for its task.
@@ -64,7 +65,7 @@ pub(super) fn judge(
         Some((Ask::Failed, why)) => last.failed = last.failed.or(why).or(Some(String::new())),
         Some((Ask::Blocked, why)) => last.blocked = last.blocked.or(why).or(Some(String::new())),
     }
-    Judgement { verdict: weigh(last, ever, facts), promise, hint, remarks }
+    Judgement { verdict: weigh(task, last, ever, facts), promise, hint, remarks }
 }
 
 /// What an agent says of its own task.
@@ -94,7 +95,7 @@ impl Said {
 /// The verdict of an agent that said this last, and this ever. What it said last counts; a done that stands
 /// only earlier is doubtful, and a failure or a question that stands only earlier is no verdict: nothing
 /// could verify it.
-fn weigh(last: Said, ever: Said, facts: &Facts) -> Verdict {
+fn weigh(task: TaskId, last: Said, ever: Said, facts: &Facts) -> Verdict {
     let early = |what: &str| {
         let said = format!("the agent said {what} before its last message and not in it");
         Some(with_last_message(said, facts))
@@ -122,7 +123,7 @@ fn weigh(last: Said, ever: Said, facts: &Facts) -> Verdict {
                 (Some(_), None) => early("failed"),
                 (None, None) => None,
             }
-            .unwrap_or_else(|| why_silent(facts)),
+            .unwrap_or_else(|| why_silent(task, facts)),
         ),
     }
 }
@@ -144,22 +145,31 @@ fn ended_for_a_reason(facts: &Facts, ended_by: EndedBy) -> Option<Verdict> {
             Some(Verdict::Silent("the session showed no sign of life and was ended".to_owned()))
         }
         (_, Some(Trouble::Budget)) => Some(Verdict::OutOfMoney),
+        (_, Some(Trouble::Question(question))) => Some(Verdict::Blocked(question.clone())),
         (_, Some(trouble)) => Some(Verdict::Refused(trouble.clone())),
     }
 }
 
-fn why_silent(facts: &Facts) -> String {
+fn why_silent(task: TaskId, facts: &Facts) -> String {
     if let Some(trouble @ Trouble::Idle(_)) = &facts.trouble {
         return trouble.to_string();
     }
     let mut reason = "the session ended without a verdict".to_owned();
     if facts.answer.trim().is_empty() {
-        reason.push_str(" and without an answer");
+        reason.push_str(match facts.thought {
+            true => " and without an answer: the model only thought",
+            false => " and without an answer",
+        });
+    } else if facts.final_message().trim().is_empty() {
+        reason.push_str("; the last answer of the model was empty");
     }
     match facts.denials {
         0 => {}
         1 => reason.push_str("; it was not allowed to use a tool"),
         count => reason.push_str(&format!("; {count} times it was not allowed to use a tool")),
+    }
+    if let Some(miss) = near_miss(facts.final_message(), task) {
+        reason.push_str(&format!(": {miss}"));
     }
     with_last_message(reason, facts)
 }
@@ -307,11 +317,18 @@ mod tests {
             check_silent(answer, &format!("{why}\n{answer}"));
         };
         silent("I am done");
-        silent("`<task-done>ID</task-done>`");
         silent("<promise>COMPLETE</promise>");
         let empty = judged(&said(""), EndedBy::Itself, None).verdict;
         let why = "the session ended without a verdict and without an answer";
         assert_eq!(empty, Verdict::Silent(why.into()));
+        let thought = Facts { thought: true, ..said("") };
+        let Verdict::Silent(why) = judged(&thought, EndedBy::Itself, None).verdict else {
+            panic!()
+        };
+        assert!(why.ends_with("without an answer: the model only thought"), "{why}");
+        let expected =
+            "the session ended without a verdict; the last answer of the model was empty";
+        check_silent("I look|", expected);
         let denied = Facts { denials: 2, ..said("hm") };
         let Verdict::Silent(why) = judged(&denied, EndedBy::Itself, None).verdict else { panic!() };
         assert!(why.contains("2 times it was not allowed"), "{why}");
@@ -343,6 +360,11 @@ mod tests {
             (EndedBy::Silence, Some(Trouble::NoResult), Verdict::Done { doubt: None }),
             (EndedBy::Silence, Some(idle()), Verdict::Done { doubt: None }),
             (EndedBy::Silence, Some(asks()), Verdict::Refused(asks())),
+            (
+                EndedBy::Silence,
+                Some(Trouble::Question("red?".into())),
+                Verdict::Blocked("red?".into()),
+            ),
         ] {
             let facts = Facts { trouble: trouble.clone(), ..said(answer) };
             let judgement = judged(&facts, ended_by, Some(Ask::Done));
@@ -394,6 +416,19 @@ mod tests {
         for (answer, taken) in rows("What a session says of its task") {
             let judgement = judged(&said(&answer), EndedBy::Itself, None);
             assert_eq!(described(&judgement), taken, "{answer}");
+        }
+    }
+
+    #[test]
+    fn what_is_documented_is_what_the_next_attempt_is_told_of_a_near_miss() {
+        for (answer, told) in rows("Nearly a verdict") {
+            let facts = said(&answer);
+            let Verdict::Silent(why) = judged(&facts, EndedBy::Itself, None).verdict else {
+                panic!("{answer} is a verdict")
+            };
+            assert!(why.contains(&told), "{answer}: {why}");
+            let right = "</task-done>, without code marks, as the last line of the last message; ";
+            assert!(why.contains(&format!("<task-done>{ID}{right}")), "{answer}: {why}");
         }
     }
 

@@ -52,16 +52,23 @@ pub(super) fn react(trouble: &Trouble, refusals: u32, now: Timestamp) -> Reactio
                 _ => Reaction::Wait { until },
             }
         }
-        Trouble::RateLimited | Trouble::Overloaded | Trouble::Server(_) | Trouble::Connection => {
-            Reaction::Wait { until: pause(now, &PAUSES, refusals) }
-        }
-        Trouble::Authentication | Trouble::NoCredit | Trouble::ModelNotFound => Reaction::GiveUp,
-        Trouble::PromptTooLong
-        | Trouble::InvalidRequest
+        Trouble::RateLimited
+        | Trouble::Overloaded
+        | Trouble::Server(_)
+        | Trouble::Connection(_)
+        | Trouble::Intercepted(_)
+        | Trouble::Unanswered => Reaction::Wait { until: pause(now, &PAUSES, refusals) },
+        Trouble::Authentication | Trouble::NoCredit | Trouble::ModelNotFound(_) => Reaction::GiveUp,
+        Trouble::PromptTooLong(_)
+        | Trouble::InvalidRequest(_)
+        | Trouble::Refusal(_)
+        | Trouble::MaxTokens
+        | Trouble::ContextFull
         | Trouble::MaxTurns
         | Trouble::Budget
         | Trouble::Aborted
         | Trouble::Error(_)
+        | Trouble::Question(_)
         | Trouble::NoResult
         | Trouble::Idle(_) => Reaction::Blame,
     }
@@ -127,9 +134,15 @@ mod tests {
     }
 
     #[test]
-    fn overload_is_met_with_growing_pauses() {
-        let troubles =
-            [Trouble::RateLimited, Trouble::Overloaded, Trouble::Server(500), Trouble::Connection];
+    fn overload_and_outages_are_met_with_growing_pauses() {
+        let troubles = [
+            Trouble::RateLimited,
+            Trouble::Overloaded,
+            Trouble::Server(500),
+            Trouble::Connection("refused".into()),
+            Trouble::Intercepted("Please log in".into()),
+            Trouble::Unanswered,
+        ];
         for trouble in troubles {
             for (refusals, seconds) in [(1, 30), (2, 60), (3, 120), (6, 900), (1_000, 900)] {
                 let reaction = react(&trouble, refusals, now());
@@ -140,7 +153,8 @@ mod tests {
 
     #[test]
     fn what_waiting_does_not_mend_stops_the_run() {
-        for trouble in [Trouble::Authentication, Trouble::NoCredit, Trouble::ModelNotFound] {
+        let model = Trouble::ModelNotFound("opus".into());
+        for trouble in [Trouble::Authentication, Trouble::NoCredit, model] {
             assert_eq!(react(&trouble, 1, now()), Reaction::GiveUp);
         }
     }
@@ -148,8 +162,11 @@ mod tests {
     #[test]
     fn what_the_session_did_itself_is_its_own_fault() {
         let troubles = [
-            Trouble::PromptTooLong,
-            Trouble::InvalidRequest,
+            Trouble::PromptTooLong("x".into()),
+            Trouble::InvalidRequest("x".into()),
+            Trouble::Refusal("x".into()),
+            Trouble::MaxTokens,
+            Trouble::ContextFull,
             Trouble::MaxTurns,
             Trouble::Aborted,
             Trouble::Error("x".into()),

@@ -24,15 +24,19 @@ mod lock;
 mod loop_plan;
 mod model;
 mod normal;
+mod order;
 mod outlook;
 mod outputs;
 mod plain;
 mod plan;
 mod preflight;
 mod preview;
+mod recovery;
 mod relay;
+mod restore;
 mod salvage;
 mod sentinels;
+mod shorter;
 mod signals;
 mod stop;
 mod totals;
@@ -54,7 +58,9 @@ use heartbeat::Heartbeat;
 use helm::Helm;
 use known_red::KnownRed;
 use model::Record;
+use order::Facts;
 use sentinels::Sentinels;
+use shorter::Shorter;
 
 pub use breaker::Common;
 pub use checklist::Checklist;
@@ -69,12 +75,14 @@ pub use loop_plan::{LoopPlan, LoopPrompt, PLAN};
 pub use model::Strategy;
 pub use plain::run_loop;
 pub use plan::{AgentPlan, Baseline, Places, Plan, TerminalPlan, VerifyPlan};
+pub use preflight::{ask_version, too_old};
 pub use preview::{Preview, preview};
+pub use recovery::take_back;
 pub use salvage::salvage_crash;
 pub use signals::forward_signals;
 pub use stop::{Bounds, Reached};
 pub use totals::Totals;
-pub use tree::{Ours, Tree, look_at_tree};
+pub use tree::{Tree, look_at_tree};
 
 /// How often it is looked whether others have made something ready.
 const IDLE: Duration = Duration::from_secs(1);
@@ -89,11 +97,12 @@ struct Engine<'a> {
     sentinels: Option<Sentinels>,
     record: Record,
     breaker: Breaker,
+    shorter: Shorter,
     known_red: KnownRed,
     /// Refusals of the API in a row.
     refusals: u32,
-    /// The commit that is checked out.
-    head: Option<String>,
+    /// What the working tree was like when it was last looked at, if it can't have changed since.
+    tree: Option<Facts>,
     /// Whether it was said that hints of agents are ignored.
     told_of_hints: bool,
     totals: Totals,
@@ -154,13 +163,14 @@ impl<'a> Engine<'a> {
             plan,
             store,
             helm,
-            git: Git::find(&plan.places.root),
+            git: Git::of(&plan.places),
             sentinels: None,
             record: Record::default(),
             breaker: Breaker::default(),
+            shorter: Shorter::default(),
             known_red: KnownRed::default(),
             refusals: 0,
-            head: None,
+            tree: None,
             told_of_hints: false,
             totals: Totals::default(),
         }
@@ -168,7 +178,6 @@ impl<'a> Engine<'a> {
 
     fn go(&mut self) -> Result<RunEnd> {
         self.tell_beginning()?;
-        self.head = self.look_at_head();
         let mut has_looked = false;
         loop {
             if let Some(end) = self.held_back()? {
@@ -176,6 +185,7 @@ impl<'a> Engine<'a> {
             }
             if !has_looked && self.store.peek_next(&self.plan.target)?.is_some() {
                 has_looked = true;
+                self.tree = None;
                 if let Some(end) = self.look_first()? {
                     return Ok(end);
                 }
@@ -216,10 +226,11 @@ impl<'a> Engine<'a> {
     }
 
     /// Whether there is anything that a pause could hold back. A run that is not paused need not know.
-    fn has_more_to_do(&self) -> Result<bool> {
+    fn has_more_to_do(&mut self) -> Result<bool> {
         if !self.helm.is_paused() {
             return Ok(true);
         }
+        self.tree = None;
         Ok(self.plan.bounds.reached(&self.helm.used()).is_none() && !self.is_done()?)
     }
 
@@ -241,13 +252,14 @@ impl<'a> Engine<'a> {
             outlook::Outlook::End(end) => return Ok(Some(end)),
             outlook::Outlook::Wait { until, reason } => (until, reason),
         };
+        self.tree = None;
         self.helm.tell(&Event::Idle(Idle { reason, until }));
         loop {
             if let Some(reason) = self.helm.wait(IDLE, &Activity::Idle) {
                 return Ok(Some(reason.into()));
             }
             let now = self.helm.clock.now();
-            let took_back = outlook::take_back(&mut self.store, now)?;
+            let took_back = !take_back(&mut self.store, now)?.is_empty();
             if until.is_some_and(|until| until <= now) {
                 return Ok(None);
             }
@@ -310,14 +322,6 @@ impl<'a> Engine<'a> {
         })
     }
 
-    /// The commit that is checked out now, where anybody wants to know.
-    fn look_at_head(&mut self) -> Option<String> {
-        if self.plan.git_stats || self.plan.auto_push {
-            self.head = self.git.as_ref().and_then(Git::head);
-        }
-        self.head.clone()
-    }
-
     /// Records and tells how the run ended, whatever ended it.
     fn close(mut self, end: Result<RunEnd>) -> Finished {
         let end = end.and_then(|end| self.helm.heard(end));
@@ -326,7 +330,9 @@ impl<'a> Engine<'a> {
         if let Err(error) = &end {
             self.helm.break_off(error);
         }
-        if let Some(git) = self.git.as_ref().filter(|_| self.helm.used.iterations > 0) {
+        // After an error the tree may not be in order: the next run looks at it.
+        let left = self.git.as_ref().filter(|_| self.helm.used.iterations > 0 && end.is_ok());
+        if let Some(git) = left {
             git.remember_tree(&self.plan.places.temporary);
         }
         Finished {

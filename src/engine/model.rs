@@ -58,6 +58,20 @@ impl Strategy {
         !matches!(self, Strategy::Fixed(_))
     }
 
+    /// The best model that is none of these, where another one may be taken.
+    pub fn another(&self, tried: &[String]) -> Option<&'static str> {
+        let is_new = |name: &&&str| !tried.iter().any(|it| it == **name);
+        LADDER.iter().rev().filter(|_| self.may_switch()).find(is_new).copied()
+    }
+
+    /// The model for a task that no other model can read.
+    pub fn only(model: &str, record: &Record, now: Timestamp) -> Choice {
+        match record.capped.get(model) {
+            Some(&until) if until > now => Choice::NoneBefore(until),
+            _ => Choice::Model { name: model.to_owned(), hinted: false },
+        }
+    }
+
     /// Chooses the model for a task of which this is known.
     pub fn choose(&self, record: &Record, last_attempt_failed: bool, now: Timestamp) -> Choice {
         let free = |name: &str| record.capped.get(name).is_none_or(|&until| until <= now);
@@ -183,6 +197,10 @@ mod tests {
         assert_eq!(none, Choice::NoneBefore(later));
         let fixed = Strategy::Fixed("opus".into());
         assert_eq!(fixed.choose(&capped(&["opus"]), false, now()), Choice::NoneBefore(later));
+        let only = |record| Strategy::only("opus", &record, now());
+        assert_eq!(only(capped(&["opus"])), Choice::NoneBefore(later), "no other will do");
+        let opus = Choice::Model { name: "opus".into(), hinted: false };
+        assert_eq!(only(capped(&["sonnet"])), opus);
         let over = Record { capped: [("sonnet".into(), now())].into(), ..Record::default() };
         check(&Strategy::CostOptimized, &over, false, "sonnet");
     }

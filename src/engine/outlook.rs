@@ -3,9 +3,7 @@
 use anyhow::Result;
 
 use super::RunEnd;
-use crate::agent;
 use crate::dag::{Kind, Snapshot, State, TaskId};
-use crate::process::Holder;
 use crate::store::{Store, Target};
 use crate::time::Timestamp;
 
@@ -111,14 +109,4 @@ fn behind(snapshot: &Snapshot, left: &[usize]) -> Vec<TaskId> {
     found.sort_unstable();
     found.dedup();
     found.into_iter().map(|task| snapshot.tasks[task].id).collect()
-}
-
-/// Takes back what runs have claimed that are gone, and ends what is left of them; whether there was
-/// anything.
-pub(super) fn take_back(store: &mut Store, now: Timestamp) -> Result<bool> {
-    let taken = store.take_back(Holder::life, now)?;
-    for claim in taken.iter().filter(|claim| claim.gone) {
-        agent::end_marked(agent::ATTEMPT_VARIABLE, &claim.attempt.to_string());
-    }
-    Ok(!taken.is_empty())
 }

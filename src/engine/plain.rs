@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::bell::Bell;
-use super::breaker::{Breaker, is_empty};
+use super::breaker::{Breaker, is_empty, not_started};
 use super::checklist::Checklist;
 use super::clock::Clock;
 use super::git::Git;
@@ -178,6 +178,7 @@ impl Plain<'_> {
             program: self.plan.agent.program.clone(),
             directory: self.plan.places.root.clone(),
             system_prompt: None,
+            reminder: None,
             scratch: Some(scratch.path().to_owned()),
             model: self.plan.model.clone(),
             path: self.plan.agent.path.clone(),
@@ -233,10 +234,11 @@ impl Plain<'_> {
         let report = match self.helm.show(&session, prompt, scratch, &mut log)? {
             Some(report) => report,
             None => {
-                let message = scratch.write("prompt.md", prompt)?;
                 let invocation = if self.plan.agent.plain {
-                    session.plain(message)
+                    session.plain(scratch.write("prompt.md", prompt)?)
                 } else {
+                    let (session, message) = agent::open_piped(&session, prompt, scratch)?;
+                    let message = scratch.write("prompt.md", &message)?;
                     session.work(message, &self.plan.agent.permission())
                 };
                 self.helm.converse(invocation, &mut log, Activity::Working)?
@@ -251,7 +253,9 @@ impl Plain<'_> {
         // A command that is no agent may do its work without a word.
         let is_quiet = self.plan.agent.plain && report.facts.trouble.is_none();
         let stopped = if !is_quiet && is_empty(&report.facts, report.ended_by) {
-            self.breaker.said_nothing(&report)
+            // Of a command that is no agent, no word is expected before its work.
+            let not_started = not_started(&report).filter(|_| !self.plan.agent.plain);
+            not_started.or_else(|| self.breaker.said_nothing(&report))
         } else {
             if report.facts.model_seen {
                 self.breaker.spoke();
@@ -259,8 +263,7 @@ impl Plain<'_> {
             None
         };
         let facts = report.facts;
-        self.totals.input_tokens += facts.input_tokens;
-        self.totals.output_tokens += facts.output_tokens;
+        self.totals.bill.add(&facts.bill);
         let mut iteration =
             Iteration { outcome: Outcome::Done, reason: None, facts, log, end: None, again: None };
         match (report.ended_by, iteration.facts.trouble.clone()) {
@@ -409,9 +412,7 @@ impl Plain<'_> {
             status: None,
             model: facts.model.as_deref().unwrap_or_default(),
             duration_secs: duration.as_secs_f64(),
-            cost_usd: facts.cost_usd,
-            input_tokens: facts.input_tokens,
-            output_tokens: facts.output_tokens,
+            bill: facts.bill,
             turns: facts.turns,
             log: &iteration.log,
         }));

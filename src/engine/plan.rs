@@ -75,6 +75,8 @@ pub struct AgentPlan {
     pub path: OsString,
     /// The MCP servers it has where it works alone.
     pub servers: Servers,
+    /// Where the person keeps rules for it that are not the project's.
+    pub own_rules: PathBuf,
     /// What holds it.
     pub cage: Cage,
     /// The tools it may use without asking where nothing holds it.
@@ -117,6 +119,10 @@ pub struct Places {
     pub temporary: PathBuf,
     /// While this file is there, the run pauses.
     pub pause: PathBuf,
+    /// Files in the project that ralph or its agents write, and that are no work of a person.
+    pub own: Vec<PathBuf>,
+    /// The lines of `.gitignore` that ralph adds.
+    pub ignored: &'static [&'static str],
 }
 
 impl AgentPlan {
@@ -164,6 +170,7 @@ impl Plan {
             program: self.agent.program.clone(),
             directory: self.places.root.clone(),
             system_prompt: Some(system_prompt),
+            reminder: None,
             scratch: Some(scratch),
             model: Some(model.to_owned()),
             path: self.agent.path.clone(),

@@ -1,24 +1,27 @@
 //! What a run looks at before it spends anything: whether the agent works, and whether the checks pass
 //! on the tree as it is.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 
-use super::command::{Ended, describe};
-use super::helm::Helm;
+use super::command::{self, Ended, describe};
+use super::helm::{Helm, NobodyElse};
 use super::plan::Baseline;
 use super::{Engine, Reached, RunEnd};
 use crate::agent::sandbox::Stance;
-use crate::agent::{Invocation, ProgramNotFound, Stdin, find_program};
+use crate::agent::{Invocation, Mailbox, Program, ProgramNotFound, Stdin, Version, find_program};
 use crate::event::{Activity, Event, Verifier, Verify, VerifyStatus};
 use crate::hint::{HintExt, quoted};
 
 /// How long an agent may take to tell its version.
 const ANSWER: Duration = Duration::from_secs(20);
 
+/// What to do about an agent that does not work.
+const TRY_BY_HAND: &str = "try it by hand, or name another program with --agent, \
+                           RALPH_AGENT_COMMAND or agent.command";
 /// What to do about a command that is not there.
 const ANOTHER_COMMAND: &str = "name another program with --command, RALPH_COMMAND or loop.command";
 
@@ -37,33 +40,65 @@ impl Helm<'_> {
                 .map(|()| None);
         }
         require_program(&program.name, &path, &directory, ProgramNotFound::HINT)?;
-        let mut arguments = program.arguments;
-        arguments.push("--version".into());
-        let mut words = vec![program.name.to_string_lossy()];
-        words.extend(arguments.iter().map(|it| it.to_string_lossy()));
-        let asked = words.join(" ");
-        let invocation = Invocation {
-            program: program.name.clone(),
-            arguments,
-            variables: vec![("PATH", path)],
-            removed: vec![],
-            stdin: Stdin::Nothing,
-            scratch: None,
-            directory,
-        };
+        let invocation = version_request(&program, path, directory);
+        let asked = in_words(&invocation);
         let held = self.hold(invocation, Stance::OnlyLooking)?;
-        match self.execute(&held.invocation, Some(ANSWER), Activity::Working)? {
-            Ended::Well => Ok(None),
-            Ended::Interrupted => Ok(Some(RunEnd::Interrupted)),
-            Ended::Badly { how, tail, .. } => {
+        match self.execute_and_keep(&held.invocation, Some(ANSWER), Activity::Working)? {
+            (Ended::Well, said) => {
+                if let Some(version) = Version::parse(&said).filter(|it| *it < Version::OLDEST) {
+                    self.warn(&too_old(version));
+                }
+                Ok(None)
+            }
+            (Ended::Interrupted, _) => Ok(Some(RunEnd::Interrupted)),
+            (Ended::Badly { how, tail, .. }, _) => {
                 let told = describe(&asked, &how, &tail);
-                Err(anyhow!("the agent does not work: {told}")).hint(
-                    "try it by hand, or name another program with --agent, RALPH_AGENT_COMMAND or \
-                     agent.command",
-                )
+                Err(anyhow!("the agent does not work: {told}")).hint(TRY_BY_HAND)
             }
         }
     }
+}
+
+/// Asks an agent for its version, outside of any run and sandbox: what it printed. An error unless it can be
+/// started and ends well.
+pub fn ask_version(program: &Program, path: OsString, directory: PathBuf) -> Result<String> {
+    require_program(&program.name, &path, &directory, ProgramNotFound::HINT)?;
+    let invocation = version_request(program, path, directory);
+    let mailbox = Mailbox::new();
+    match command::run(&invocation, Some(ANSWER), &mailbox, &mut NobodyElse)? {
+        (Ended::Well, said) => Ok(said),
+        (Ended::Interrupted, _) => Err(anyhow!("`{}` was interrupted", in_words(&invocation))),
+        (Ended::Badly { how, tail, .. }, _) => {
+            Err(anyhow!("{}", describe(&in_words(&invocation), &how, &tail))).hint(TRY_BY_HAND)
+        }
+    }
+}
+
+/// What a person is told of a version that is not tested.
+pub fn too_old(version: Version) -> String {
+    let oldest = Version::OLDEST;
+    format!(
+        "Claude Code {version} is older than {oldest}, the oldest version that ralph is tested with"
+    )
+}
+
+fn version_request(program: &Program, path: OsString, directory: PathBuf) -> Invocation {
+    let mut arguments = program.arguments.clone();
+    arguments.push("--version".into());
+    Invocation {
+        program: program.name.clone(),
+        arguments,
+        variables: vec![("PATH", path)],
+        removed: vec![],
+        stdin: Stdin::Nothing,
+        scratch: None,
+        directory,
+    }
+}
+
+fn in_words(invocation: &Invocation) -> String {
+    let words = std::iter::once(&invocation.program).chain(&invocation.arguments);
+    words.map(|it| it.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
 /// An error that says why, unless this program can be started. If it is missing, `hint` tells what to do.

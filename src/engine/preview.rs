@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use super::Engine;
+use super::briefing::Told;
 use super::clock::Clock;
 use super::helm::Helm;
 use super::model::Choice;
@@ -50,14 +51,17 @@ pub fn preview(store: Store, plan: &Plan, clock: &Clock) -> Result<Option<Previe
     let context = AttemptContext { task: task.to_string(), attempt: "a-xxxxxx".to_owned() };
     let file = |name: &str| PathBuf::from(format!("SCRATCH/{name}"));
     let servers = plan.agent.servers.flags("SCRATCH".as_ref());
-    let session = plan.session(file("system.md"), "SCRATCH".into(), &model, context, 1, servers);
+    let mut session =
+        plan.session(file("system.md"), "SCRATCH".into(), &model, context, 1, servers);
+    session.reminder = Some(file("reminder.md"));
+    let Told { system, message } = engine.told(&around, number)?;
     Ok(Some(Preview {
         task,
         title: around.task.title.clone(),
         servers: plan.agent.servers.describe(),
         invocation: session.work(file("prompt.md"), &plan.agent.permission()),
-        system: engine.instructions(task)?,
-        prompt: engine.brief(&around, number),
+        system,
+        prompt: message,
         model,
     }))
 }

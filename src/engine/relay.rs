@@ -86,6 +86,10 @@ impl Listener for Relay<'_> {
             | AgentEvent::Refused { .. }
             | AgentEvent::RateLimit(_)
             | AgentEvent::Notice { .. }
+            | AgentEvent::Used(_)
+            | AgentEvent::Declined { .. }
+            | AgentEvent::Asking
+            | AgentEvent::Answered
             | AgentEvent::Alive
             | AgentEvent::Unknown { .. } => {}
         }

@@ -2,7 +2,7 @@
 
 use super::decision::Decision;
 use super::iteration::Iteration;
-use crate::dag::{Outcome, Status, Task, TaskId};
+use crate::dag::{Bill, Outcome, Status, Task, TaskId};
 use crate::event::{Diff, TaskResult};
 use crate::money;
 
@@ -13,10 +13,8 @@ pub struct Totals {
     pub results: Vec<TaskResult>,
     /// What was committed.
     pub diff: Diff,
-    /// Tokens read.
-    pub input_tokens: u64,
-    /// Tokens written.
-    pub output_tokens: u64,
+    /// What its sessions have used.
+    pub bill: Bill,
 }
 
 impl Totals {
@@ -28,8 +26,7 @@ impl Totals {
         status: Option<Status>,
         iteration: &Iteration,
     ) {
-        self.input_tokens += iteration.input_tokens;
-        self.output_tokens += iteration.output_tokens;
+        self.bill.add(&iteration.bill);
         let Some(status) = status else { return };
         let known = self.results.iter().position(|result| result.task == task.id);
         let index = known.unwrap_or(self.results.len());
@@ -50,7 +47,7 @@ impl Totals {
         result.outcome = decision.outcome;
         result.status = status;
         result.reason.clone_from(&decision.reason);
-        result.cost_usd = money::rounded(result.cost_usd + iteration.cost_usd);
+        result.cost_usd = money::rounded(result.cost_usd + iteration.bill.cost_usd);
         result.duration_secs += iteration.began.elapsed().as_secs_f64();
     }
 

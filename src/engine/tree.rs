@@ -1,15 +1,18 @@
 //! Whether the working tree holds work of a person that an agent could commit or overwrite, and how to
 //! tell it from what ralph's own sessions left there.
 
+use std::cell::OnceCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 
 use super::git::{Git, SALVAGE};
+use super::order::{Change, Operation};
 use super::outputs;
 use super::plan::Places;
 use crate::agent::Scratch;
+use crate::hint::HintExt;
 
 /// The file in the git directory of a worktree that says how the last run left it.
 const LEFT: &str = "ralph-left";
@@ -27,19 +30,11 @@ pub enum Tree {
     Dirty(Vec<String>),
 }
 
-/// What in a working tree is no work of a person.
-#[derive(Debug, Clone, Default)]
-pub struct Ours<'a> {
-    /// Files that ralph reads or writes.
-    pub files: Vec<PathBuf>,
-    /// The lines of `.gitignore` that ralph adds.
-    pub ignored: &'a [&'a str],
-}
-
-/// What the working tree of a project is like.
-pub fn look_at_tree(places: &Places, ours: &Ours<'_>) -> Result<Tree> {
-    let Some(git) = Git::find(&places.root) else { return Ok(Tree::NoRepository) };
-    let files = git.uncommitted(places, ours)?;
+/// What the working tree of a project is like. `inputs` are no work of a person either.
+pub fn look_at_tree(places: &Places, inputs: &[PathBuf]) -> Result<Tree> {
+    let Some(git) = Git::of(places) else { return Ok(Tree::NoRepository) };
+    let files = git.uncommitted(inputs)?;
+    git.refuse_unfinished()?;
     if files.is_empty() {
         return Ok(Tree::Clean);
     }
@@ -60,6 +55,18 @@ impl Git {
         };
     }
 
+    /// Refuses a tree in which a session can't commit anything of its own: it would end what the person has
+    /// begun, and what conflicts can't be put back.
+    fn refuse_unfinished(&self) -> Result<()> {
+        let finish = "finish or abort it, and run ralph again";
+        match self.operation().filter(|it| *it != Operation::Bisect) {
+            Some(operation) => Err(anyhow!("git is in the middle of {operation}")).hint(finish),
+            None if self.text(["ls-files", "--unmerged", "--", ":/"])?.is_empty() => Ok(()),
+            None => Err(anyhow!("files have conflicts that are not resolved"))
+                .hint("`git status` names them; resolve them, and run ralph again"),
+        }
+    }
+
     /// Whether one of ralph's sessions left exactly this state, and under which name it is kept.
     fn left(&self, scratch: &Path) -> Option<Option<String>> {
         let state = self.state(scratch, &[]).ok()?;
@@ -72,35 +79,42 @@ impl Git {
         (left == state).then_some(None)
     }
 
-    /// The files with changes that are not committed, but for ralph's own.
-    fn uncommitted(&self, places: &Places, ours: &Ours<'_>) -> Result<Vec<String>> {
+    /// The files with changes that are not committed, but for ralph's own and these.
+    pub(super) fn uncommitted(&self, inputs: &[PathBuf]) -> Result<Vec<String>> {
         let status = ["status", "--porcelain", "-z", "--no-renames", "--untracked-files=all"];
         let status = self.text(status)?;
-        if status.is_empty() {
-            return Ok(Vec::new());
-        }
-        let top = PathBuf::from(self.text(["rev-parse", "--show-toplevel"])?);
-        let prefix = self.text(["rev-parse", "--show-prefix"])?;
-        let mut own = outputs::own();
-        own.extend([places.logs.directory().to_owned(), places.database.clone()]);
-        own.extend(ours.files.iter().cloned());
-        let is_own = |path: &str| {
-            let inside = path.strip_prefix(&prefix);
-            inside.is_some_and(is_named_ours)
-                || own.iter().any(|own| top.join(path).starts_with(own))
-                || (inside == Some(".gitignore") && self.only_ignores(path, &top, ours.ignored))
-        };
+        let own = OnceCell::new();
         let changed = status.split('\0').filter_map(|entry| entry.get(3..));
-        Ok(changed.filter(|path| !is_own(path)).map(str::to_owned).collect())
+        let is_input = |path: &str| inputs.iter().any(|it| self.top.join(path).starts_with(it));
+        let changed = changed.filter(|path| !self.is_own(Path::new(path), &own));
+        Ok(changed.filter(|path| !is_input(path)).map(str::to_owned).collect())
+    }
+
+    /// Leaves ralph's own files out of what is not committed.
+    pub(super) fn leave_out_own(&self, changes: &mut Vec<Change>) {
+        let own = OnceCell::new();
+        changes.retain(|change| !self.is_own(&change.path, &own));
+    }
+
+    /// Whether a file is ralph's own. `outputs` are the files that ralph prints into: to find them takes a
+    /// while.
+    fn is_own(&self, path: &Path, outputs: &OnceCell<Vec<PathBuf>>) -> bool {
+        let name = path.to_string_lossy();
+        let inside = name.strip_prefix(&self.prefix);
+        let place = self.top.join(path);
+        inside.is_some_and(is_named_ours)
+            || self.own.iter().any(|own| place.starts_with(own))
+            || (inside == Some(".gitignore") && self.only_ignores(&name))
+            || outputs.get_or_init(outputs::own).iter().any(|own| place.starts_with(own))
     }
 
     /// Whether the only change to an ignore file is that it has these lines.
-    fn only_ignores(&self, path: &str, top: &Path, ignored: &[&str]) -> bool {
+    fn only_ignores(&self, path: &str) -> bool {
         let before = self.output(["show", &format!("HEAD:{path}")]).unwrap_or_default();
-        let now = fs::read_to_string(top.join(path)).unwrap_or_default();
+        let now = fs::read_to_string(self.top.join(path)).unwrap_or_default();
         let others = |text: &str| -> Vec<String> {
             let lines = text.lines().map(str::trim).filter(|it| !it.is_empty());
-            lines.filter(|line| !ignored.contains(line)).map(str::to_owned).collect()
+            lines.filter(|line| !self.ignored.contains(line)).map(str::to_owned).collect()
         };
         others(&before) == others(&now)
     }

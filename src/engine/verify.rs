@@ -3,22 +3,27 @@
 use anyhow::Result;
 
 use super::Engine;
-use super::breaker::{Common, is_empty};
+use super::breaker::{Common, is_empty, not_started};
+use super::briefing::Told;
 use super::command::{Ended, describe};
 use super::helm::Break;
 use super::iteration::Iteration;
 use super::limits::{Reaction, react};
 use super::model::Choice;
 use super::outputs;
-use crate::agent::{EndedBy, Report, Scratch, Trouble};
-use crate::dag::{AttemptId, Verification};
+use crate::agent::{EndedBy, Facts, Report, Scratch, Trouble};
+use crate::dag::{AttemptId, SessionKind, Verification};
 use crate::event::{Activity, Event, Verifier, Verify, VerifyStatus};
+use crate::prompt::review::{Check, CheckResult};
 use crate::prompt::sigils::{Sigils, Verdict};
-use crate::prompt::{Prompt, Values};
+use crate::store::Surroundings;
 use crate::time::Timestamp;
 
-/// How often work is verified again because the working tree changed meanwhile.
+/// How often work is verified again because the working tree changed meanwhile, or because a session
+/// ended without having come to a verdict.
 const AGAIN: u32 = 2;
+/// How often an agent that gives no verdict is asked again.
+const ASKED_AGAIN: u32 = 1;
 
 /// What a verification found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +39,8 @@ pub(super) enum Checked {
     Interrupted,
     /// The working tree changed again and again while it was verified.
     Void,
+    /// No session came to a verdict, the last one for this reason.
+    Unverified(String),
     /// The time of the run was over.
     OutOfTime,
     /// The money of the run was spent.
@@ -42,41 +49,70 @@ pub(super) enum Checked {
     GiveUp(Trouble),
 }
 
+/// What was tried in vain to verify a piece of work.
+#[derive(Default)]
+struct Tried {
+    /// Refusals of the API.
+    refusals: u32,
+    /// Changes of the working tree under the verifier.
+    voids: u32,
+    /// Sessions that came to nothing.
+    broken: u32,
+    /// Answers without a verdict.
+    unclear: u32,
+    /// Models that can't read so much.
+    models: Vec<String>,
+}
+
 impl Engine<'_> {
     /// Checks work that is said to be done.
-    pub(super) fn verify(&mut self, iteration: &mut Iteration, brief: &str) -> Result<Checked> {
+    pub(super) fn verify(
+        &mut self,
+        iteration: &mut Iteration,
+        around: &Surroundings,
+        facts: &Facts,
+    ) -> Result<Checked> {
         let commands = self.plan.verify.commands.clone();
+        let mut checks = Vec::new();
         for command in &commands {
             match self.verify_by_command(iteration, command)? {
-                Checked::Done(_) => {}
-                other => return Ok(other),
+                Ok(result) => checks.push(Check { command: command.clone(), result }),
+                Err(found) => return Ok(found),
             }
         }
         if self.plan.verify.agent {
-            return self.verify_by_agent(iteration, brief);
+            let before = iteration.head_before();
+            let told = self.told_to_verify(around, before, &checks, facts.final_message())?;
+            return self.verify_by_agent(iteration, &told);
         }
         let verification =
             if commands.is_empty() { Verification::Skipped } else { Verification::Passed };
         Ok(Checked::Done(verification))
     }
 
-    fn verify_by_command(&mut self, iteration: &Iteration, command: &str) -> Result<Checked> {
+    /// Runs a command on the work: how it ended, or what that means if it speaks against the work.
+    fn verify_by_command(
+        &mut self,
+        iteration: &Iteration,
+        command: &str,
+    ) -> Result<Result<CheckResult, Checked>> {
         let by = Verifier::Command(command);
         self.tell_verify(iteration, by, VerifyStatus::Started, None, None);
-        let (status, checked) = match self.run_check(command)? {
+        match self.run_check(command)? {
             Ended::Well => {
                 self.breaker.passed(command);
-                (VerifyStatus::Passed, Checked::Done(Verification::Passed))
+                self.tell_verify(iteration, by, VerifyStatus::Passed, None, None);
+                Ok(Ok(CheckResult::Passed))
             }
-            Ended::Interrupted => return Ok(Checked::Interrupted),
-            Ended::Badly { .. } if self.helm.is_out_of_time() => return Ok(Checked::OutOfTime),
+            Ended::Interrupted => Ok(Err(Checked::Interrupted)),
+            Ended::Badly { .. } if self.helm.is_out_of_time() => Ok(Err(Checked::OutOfTime)),
             Ended::Badly { how, tail, output } => {
                 let mut reason = describe(command, &how, &tail);
                 match self.known_red.new_failures(command, &how, &output) {
                     Some(new) if new.is_empty() => {
                         let reason = "it fails as it did before any work";
                         self.tell_verify(iteration, by, VerifyStatus::Passed, Some(reason), None);
-                        return Ok(Checked::Done(Verification::Passed));
+                        return Ok(Ok(CheckResult::StillRed));
                     }
                     Some(new) => {
                         reason.push_str(&format!("\nnew since the run began:\n{}", new.join("\n")));
@@ -87,14 +123,12 @@ impl Engine<'_> {
                 let output = format!("{how}\n{tail}");
                 let stopped =
                     self.breaker.failed(command, &output, iteration.task, iteration.attempt);
-                return Ok(match stopped {
+                Ok(Err(match stopped {
                     Some((common, alike)) => Checked::Stopped { common, alike },
                     None => Checked::NotDone(reason),
-                });
+                }))
             }
-        };
-        self.tell_verify(iteration, by, status, reason_of(&checked), None);
-        Ok(checked)
+        }
     }
 
     /// Runs a command of the settings.
@@ -103,15 +137,21 @@ impl Engine<'_> {
         self.helm.command(command, timeout, Activity::Verifying)
     }
 
-    fn verify_by_agent(&mut self, iteration: &mut Iteration, brief: &str) -> Result<Checked> {
-        let (mut refusals, mut voids) = (0, 0);
+    fn verify_by_agent(&mut self, iteration: &mut Iteration, told: &Told) -> Result<Checked> {
+        let mut tried = Tried::default();
         let mut model = iteration.model.clone();
         loop {
-            let before = self.state_of_the_tree()?;
-            let report = self.run_verifier(iteration, brief, &model)?;
-            let changed = self.state_of_the_tree()? != before;
+            if self.helm.is_out_of_money() {
+                return Ok(Checked::OutOfMoney);
+            }
+            let (before, state) = (self.keep_tree()?, self.state_of_the_tree()?);
+            let report = self.run_verifier(iteration, told, &model)?;
+            let changed = self.state_of_the_tree()? != state;
+            if changed {
+                self.undo(iteration.attempt, before.as_ref())?;
+            }
             if is_empty(&report.facts, report.ended_by) {
-                match self.breaker.said_nothing(&report) {
+                match not_started(&report).or_else(|| self.breaker.said_nothing(&report)) {
                     Some(common) => return Ok(Checked::Stopped { common, alike: Vec::new() }),
                     None => continue,
                 }
@@ -121,19 +161,24 @@ impl Engine<'_> {
             }
             let checked = match assess(&report, changed) {
                 Assessment::Checked(checked) => checked,
-                Assessment::Void if voids < AGAIN => {
-                    voids += 1;
+                Assessment::Void if tried.voids < AGAIN => {
+                    tried.voids += 1;
                     self.helm.warn("the working tree changed while it was verified: once more");
                     continue;
                 }
                 Assessment::Void => Checked::Void,
                 Assessment::Refused(trouble) => {
-                    refusals += 1;
-                    match self.refused_to_verify(trouble, refusals, &mut model) {
+                    match self.refused_to_verify(trouble, &mut tried, &mut model) {
                         Some(checked) => checked,
                         None => continue,
                     }
                 }
+                Assessment::Unclear(reason) if tried.unclear < ASKED_AGAIN => {
+                    tried.unclear += 1;
+                    self.helm.warn(&format!("{reason}: once more"));
+                    continue;
+                }
+                Assessment::Unclear(reason) => Checked::NotDone(reason),
             };
             let status = match checked {
                 Checked::Done(_) => VerifyStatus::Passed,
@@ -156,11 +201,21 @@ impl Engine<'_> {
     fn refused_to_verify(
         &mut self,
         trouble: Trouble,
-        refusals: u32,
+        tried: &mut Tried,
         model: &mut String,
     ) -> Option<Checked> {
+        if let Trouble::PromptTooLong(_) = trouble {
+            tried.models.push(model.clone());
+            let Some(another) = self.plan.strategy.another(&tried.models) else {
+                return Some(Checked::Unverified(trouble.to_string()));
+            };
+            self.helm.warn(&format!("{trouble}: the verification goes on with {another}"));
+            another.clone_into(model);
+            return None;
+        }
         let now = self.helm.clock.now();
-        let mut reaction = react(&trouble, refusals, now);
+        tried.refusals += 1;
+        let mut reaction = react(&trouble, tried.refusals, now);
         if let Reaction::Cap { model: used_up, until } = reaction
             && self.plan.strategy.may_switch()
         {
@@ -183,9 +238,14 @@ impl Engine<'_> {
                 })
             }
             Reaction::GiveUp => Some(Checked::GiveUp(trouble)),
-            Reaction::Blame => {
-                Some(Checked::NotDone(format!("the verification failed: {trouble}")))
+            // The session is to blame, not the work.
+            Reaction::Blame if tried.broken < AGAIN => {
+                tried.broken += 1;
+                tried.refusals = 0;
+                self.helm.warn(&format!("the work could not be verified: {trouble}: once more"));
+                None
             }
+            Reaction::Blame => Some(Checked::Unverified(trouble.to_string())),
         }
     }
 
@@ -199,21 +259,20 @@ impl Engine<'_> {
     fn run_verifier(
         &mut self,
         iteration: &mut Iteration,
-        brief: &str,
+        told: &Told,
         model: &str,
     ) -> Result<Report> {
-        let id = iteration.task.to_string();
-        let system = Prompt::Verify
-            .render(&self.plan.places.prompts, &Values::from([("id", id.as_str())]))?;
-        let (scratch, session) = self.session(iteration, &system, model)?;
-        let invocation = session.verify(scratch.write("prompt.md", brief)?);
+        let (scratch, session) = self.session(iteration, &told.system, model)?;
+        let prompt = scratch.write("prompt.md", &told.message)?;
+        let invocation = session.verify(prompt, &self.plan.agent.own_rules);
         let name = format!("{}-verify", iteration.attempt);
         let (path, mut log) = self.plan.places.logs.create(&name, Timestamp::now())?;
         let path = path.to_string_lossy().into_owned();
         iteration.verify_log = Some(path.clone());
         self.tell_verify(iteration, Verifier::Agent, VerifyStatus::Started, None, Some(&path));
+        let began = self.helm.clock.now();
         let report = self.helm.converse(invocation, &mut log, Activity::Verifying)?;
-        iteration.add_cost(&report.facts);
+        self.note_session(SessionKind::Verify, iteration, &report, path, began)?;
         Ok(report)
     }
 
@@ -235,11 +294,14 @@ enum Assessment {
     /// The working tree changed under the verifier, so its verdict is on something else.
     Void,
     Refused(Trouble),
+    /// What was said is no verdict.
+    Unclear(String),
 }
 
 /// What the session of a verifier means.
 fn assess(report: &Report, tree_changed: bool) -> Assessment {
-    let not_done = |reason: &str| Assessment::Checked(Checked::NotDone(reason.to_owned()));
+    let not_done = |reason: String| Assessment::Checked(Checked::NotDone(reason));
+    let unclear = |reason: &str| Assessment::Unclear(reason.to_owned());
     match (report.ended_by, &report.facts.trouble) {
         (EndedBy::Request, _) => return Assessment::Checked(Checked::Interrupted),
         (EndedBy::Deadline, _) => return Assessment::Checked(Checked::OutOfTime),
@@ -252,15 +314,15 @@ fn assess(report: &Report, tree_changed: bool) -> Assessment {
     }
     match Sigils::read(report.facts.final_message()).verdict {
         Some(Verdict::Pass) => Assessment::Checked(Checked::Done(Verification::Passed)),
-        Some(Verdict::Fail(reason)) => not_done(&format!("the verification failed: {reason}")),
-        Some(Verdict::Both) => not_done("the verification agent said both pass and fail"),
-        None => not_done("the verification agent did not emit a verification sigil"),
+        Some(Verdict::Fail(reason)) => not_done(format!("the verification failed: {reason}")),
+        Some(Verdict::Both) => unclear("the verification agent said both pass and fail"),
+        None => unclear("the verification agent did not emit a verification sigil"),
     }
 }
 
 fn reason_of(checked: &Checked) -> Option<&str> {
     match checked {
-        Checked::NotDone(reason) => Some(reason),
+        Checked::NotDone(reason) | Checked::Unverified(reason) => Some(reason),
         Checked::Done(_)
         | Checked::Stopped { .. }
         | Checked::Interrupted
@@ -274,7 +336,6 @@ fn reason_of(checked: &Checked) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::Facts;
     use crate::engine::documented::rows;
 
     #[track_caller]
@@ -297,6 +358,7 @@ mod tests {
             Assessment::Checked(Checked::NotDone(reason)) => reason,
             Assessment::Checked(other) => format!("{other:?}"),
             Assessment::Refused(trouble) => format!("refused: {trouble}"),
+            Assessment::Unclear(reason) => reason,
             Assessment::Void => "void".to_owned(),
         };
         assert_eq!(found, expected, "{answer}");

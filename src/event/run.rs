@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::{AgentEvent, Speaker};
-use crate::dag::{AttemptId, Outcome, RunId, Status, TaskId};
+use crate::dag::{AttemptId, Bill, Outcome, RunId, Status, TaskId};
 use crate::time::Timestamp;
 
 /// Something that happened in a run.
@@ -164,9 +164,8 @@ pub struct IterationEnd<'a> {
     pub status: Option<Status>,
     pub model: &'a str,
     pub duration_secs: f64,
-    pub cost_usd: f64,
-    pub input_tokens: u64,
-    pub output_tokens: u64,
+    #[serde(flatten)]
+    pub bill: Bill,
     pub turns: u32,
     pub log: &'a str,
 }
@@ -276,9 +275,8 @@ pub struct Summary {
     pub results: Vec<TaskResult>,
     #[serde(flatten)]
     pub diff: Diff,
-    pub cost_usd: f64,
-    pub input_tokens: u64,
-    pub output_tokens: u64,
+    #[serde(flatten)]
+    pub bill: Bill,
     pub duration_secs: f64,
 }
 

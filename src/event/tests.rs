@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::*;
-use crate::dag::{Outcome, Status};
+use crate::dag::{Bill, Billing, Outcome, Status, Tokens};
 use crate::time::Timestamp;
 
 const DOCUMENT: &str = include_str!("../../docs/events.md");
@@ -46,9 +46,11 @@ fn with_every_event(mut check: impl FnMut(&Event<'_>)) {
         iterations: 1,
         results: vec![result],
         diff,
-        cost_usd: 0.5,
-        input_tokens: 1,
-        output_tokens: 1,
+        bill: Bill {
+            cost_usd: 0.5,
+            tokens: Tokens { input: 1, cache_read: 2, cache_write: 3, output: 4 },
+            billing: Some(Billing::Api),
+        },
         duration_secs: 0.5,
     };
     check(&Event::Start(Start {
@@ -112,9 +114,11 @@ fn with_every_event(mut check: impl FnMut(&Event<'_>)) {
         status: Some(Status::Pending),
         model: "x",
         duration_secs: 0.5,
-        cost_usd: 0.5,
-        input_tokens: 1,
-        output_tokens: 1,
+        bill: Bill {
+            cost_usd: 0.5,
+            tokens: Tokens { input: 1, cache_read: 2, cache_write: 3, output: 4 },
+            billing: Some(Billing::Api),
+        },
         turns: 1,
         log: "x",
     }));

@@ -1,13 +1,15 @@
-//! What an agent is told of the project before a conversation: its own instructions, its settings,
-//! its features and, where they matter, its tasks.
+//! What an agent is told of the project before a conversation: its settings, its features and, where they
+//! matter, its tasks. Claude Code adds `CLAUDE.md` by itself.
 
 use std::path::Path;
 
-use super::document::{fenced, read};
+use super::document::{NOT_FOUND, fenced, read};
 use crate::dag::{FeatureStatus, State, TaskId};
 
 /// How much of a file goes into the context.
 pub const FILE_LIMIT: usize = 10_000;
+/// The settings of a project.
+const SETTINGS: &str = ".ralph.toml";
 /// How many tasks are listed.
 const TASK_LIMIT: usize = 200;
 
@@ -42,13 +44,13 @@ pub struct Context {
 }
 
 impl Context {
-    /// What is always told: instructions, settings and features of the project at `root`.
+    /// What is always told: settings and features of the project at `root`.
     pub fn new(root: &Path, features: &[FeatureLine]) -> Context {
         let mut context = Context { text: "## Project context\n".to_owned() };
-        let instructions = read(&root.join("CLAUDE.md"), FILE_LIMIT);
-        context.section("CLAUDE.md", &quoted(&instructions, "markdown"));
-        let settings = read(&root.join(".ralph.toml"), FILE_LIMIT);
-        context.section(".ralph.toml", &quoted(&settings, "toml"));
+        let settings = read(&root.join(SETTINGS), SETTINGS, FILE_LIMIT);
+        if says_something(&settings) {
+            context.section(SETTINGS, &quoted(&settings, "toml"));
+        }
         context.section("Features", &feature_table(features));
         context
     }
@@ -62,7 +64,7 @@ impl Context {
     /// Adds what an earlier conversation left behind.
     pub fn draft(mut self, name: &str, path: &Path) -> Context {
         let title = format!("The current draft of `{name}`");
-        self.section(&title, &quoted(&read(path, FILE_LIMIT), "markdown"));
+        self.section(&title, &quoted(&read(path, name, FILE_LIMIT), "markdown"));
         self
     }
 
@@ -74,6 +76,12 @@ impl Context {
     fn section(&mut self, title: &str, text: &str) {
         self.text.push_str(&format!("\n### {title}\n\n{text}\n"));
     }
+}
+
+/// Whether there is more in settings than comments.
+fn says_something(settings: &str) -> bool {
+    let mut lines = settings.lines().map(str::trim);
+    settings != NOT_FOUND && lines.any(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
 /// A file as it is, or the remark that stands in its place.

@@ -6,15 +6,15 @@ use std::io::{self, Read};
 use std::path::Path;
 
 /// What stands in place of a file that is not there.
-const NOT_FOUND: &str = "[Not found]";
+pub(super) const NOT_FOUND: &str = "[Not found]";
 
 /// How much of a spec or a plan is passed on: more than anybody writes, and less than harms.
 pub const DOCUMENT_LIMIT: usize = 1_000_000;
 
-/// The text of a file, cut after so many characters.
-pub fn read(path: &Path, limit: usize) -> String {
+/// The text of a file, cut after so many characters. `name` is where the reader finds the rest.
+pub fn read(path: &Path, name: &str, limit: usize) -> String {
     match read_start(path, limit) {
-        Ok((bytes, size)) => cut(&decode(&bytes), limit, size),
+        Ok((bytes, size)) => cut(&decode(&bytes), name, limit, size),
         Err(error) if error.kind() == io::ErrorKind::NotFound => NOT_FOUND.to_owned(),
         Err(error) => format!("[Can't be read: {error}]"),
     }
@@ -65,17 +65,17 @@ fn decode(bytes: &[u8]) -> String {
 }
 
 /// The first characters of a text that comes from a file of this size.
-fn cut(text: &str, limit: usize, size: u64) -> String {
+fn cut(text: &str, name: &str, limit: usize, size: u64) -> String {
     let whole = text.len() as u64 >= size;
     match text.char_indices().nth(limit) {
-        Some((end, _)) => format!("{}\n[Cut here: {}]", &text[..end], amount(limit, size)),
+        Some((end, _)) => format!("{}\n[Cut here: {}]", &text[..end], amount(name, limit, size)),
         None if whole || size <= 4 * limit as u64 + 4 => text.to_owned(),
-        None => format!("{text}\n[Cut here: {}]", amount(limit, size)),
+        None => format!("{text}\n[Cut here: {}]", amount(name, limit, size)),
     }
 }
 
-fn amount(limit: usize, size: u64) -> String {
-    format!("this is the beginning, {limit} characters at the most, of a file of {size} bytes")
+fn amount(name: &str, limit: usize, size: u64) -> String {
+    format!("the first {limit} characters of {size} bytes; read the rest in `{name}`")
 }
 
 #[cfg(test)]
@@ -90,7 +90,7 @@ mod tests {
     }
 
     fn reads(bytes: &[u8], expected: &str) {
-        with_file(bytes, |path| assert_eq!(read(path, 10), expected));
+        with_file(bytes, |path| assert_eq!(read(path, "a.md", 10), expected));
     }
 
     #[test]
@@ -102,15 +102,15 @@ mod tests {
 
     #[test]
     fn a_longer_one_is_cut_between_characters_and_says_so() {
-        const CUT: &str =
-            "[Cut here: this is the beginning, 10 characters at the most, of a file of";
-        reads(b"0123456789a", &format!("0123456789\n{CUT} 11 bytes]"));
+        const CUT: &str = "[Cut here: the first 10 characters of";
+        const REST: &str = "bytes; read the rest in `a.md`]";
+        reads(b"0123456789a", &format!("0123456789\n{CUT} 11 {REST}"));
         reads(
             "東京東京東京東京東京東".as_bytes(),
-            &format!("東京東京東京東京東京\n{CUT} 33 bytes]"),
+            &format!("東京東京東京東京東京\n{CUT} 33 {REST}"),
         );
-        reads("🎉".repeat(11).as_bytes(), &format!("{}\n{CUT} 44 bytes]", "🎉".repeat(10)));
-        reads(&[b'x'; 1 << 20], &format!("xxxxxxxxxx\n{CUT} 1048576 bytes]"));
+        reads("🎉".repeat(11).as_bytes(), &format!("{}\n{CUT} 44 {REST}", "🎉".repeat(10)));
+        reads(&[b'x'; 1 << 20], &format!("xxxxxxxxxx\n{CUT} 1048576 {REST}"));
     }
 
     #[test]
@@ -121,14 +121,14 @@ mod tests {
         reads(b"caf\xE9 \xFF", "caf\u{FFFD} \u{FFFD}");
         reads(b"a\0b\x1b[31mc", "ab[31mc");
         let huge: Vec<u8> = (0..=255).cycle().take(1 << 20).collect();
-        with_file(&huge, |path| assert!(read(path, 10_000).contains("[Cut here")));
+        with_file(&huge, |path| assert!(read(path, "a.md", 10_000).contains("[Cut here")));
     }
 
     #[test]
     fn what_is_no_file_is_said_to_be_none() {
         let directory = tempfile::TempDir::new().unwrap();
-        assert_eq!(read(&directory.path().join("gone"), 10), "[Not found]");
-        assert_eq!(read(directory.path(), 10), "[Can't be read: it is not a file]");
+        assert_eq!(read(&directory.path().join("gone"), "gone", 10), "[Not found]");
+        assert_eq!(read(directory.path(), "a", 10), "[Can't be read: it is not a file]");
     }
 
     #[test]

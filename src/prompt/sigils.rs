@@ -1,5 +1,6 @@
 //! The tags in an agent's answer that ralph acts on. What stands in a code span or a fence is quoted
-//! speech and no verdict; of several of a kind the last one counts. A promise counts only at the end.
+//! speech and no verdict, unless it is all of the last line; of several of a kind the last one counts. A
+//! promise counts only at the end.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -47,22 +48,36 @@ pub enum Verdict {
 const MODELS: [&str; 3] = ["opus", "sonnet", "haiku"];
 /// How much of what was said is kept as the reason of a failure.
 const REASON: usize = 2_000;
+/// The sigils that say what became of a task.
+pub(super) const VERDICTS: [&str; 3] = ["task-done", "task-failed", "task-blocked"];
 /// The sigils that may stand beside a promise.
 const BESIDE_A_PROMISE: [&str; 4] = ["task-done", "task-failed", "task-blocked", "next-model"];
 
 impl Sigils {
     /// Reads an answer.
     pub fn read(answer: &str) -> Sigils {
-        let quoted = quotations(answer);
+        let mut quoted = quotations(answer);
+        let alone = verdict_alone_at_the_end(answer);
+        if let Some(at) = alone {
+            quoted.retain(|range| !range.contains(&at));
+        }
         let last = |name: &str| last_tag(answer, name, &quoted);
         let text = |name: &str| last(name).map(|tag| answer[tag.inner].trim().to_owned());
+        let id = |text: &str, start: usize| match alone == Some(start) {
+            true => without_code_marks(text).to_owned(),
+            false => text.trim().to_owned(),
+        };
         Sigils {
-            done: text("task-done"),
-            failed: last("task-failed")
-                .map(|tag| (answer[tag.inner].trim().to_owned(), last_words(&answer[..tag.start]))),
-            blocked: text("task-blocked").map(|text| match text.split_once(':') {
-                Some((id, question)) => (id.trim().to_owned(), question.trim().to_owned()),
-                None => (text, String::new()),
+            done: last("task-done").map(|tag| id(&answer[tag.inner], tag.start)),
+            failed: last("task-failed").map(|tag| {
+                let marks = if alone == Some(tag.start) { "`" } else { "" };
+                let before = answer[..tag.start].trim_end_matches(|it| marks.contains(it));
+                (id(&answer[tag.inner], tag.start), last_words(before))
+            }),
+            blocked: last("task-blocked").map(|tag| {
+                let text = &answer[tag.inner];
+                let (name, question) = text.split_once(':').unwrap_or((text, ""));
+                (id(name, tag.start), question.trim().to_owned())
             }),
             next_model: text("next-model").filter(|name| MODELS.contains(&name.as_str())),
             promise: promised_at_the_end(answer, ""),
@@ -203,6 +218,31 @@ fn last_tag(answer: &str, name: &str, quoted: &[Range<usize>]) -> Option<Tag> {
     None
 }
 
+/// Where a verdict begins that is all there is on the last line, but for code marks around it: that is meant
+/// and not quoted.
+fn verdict_alone_at_the_end(answer: &str) -> Option<usize> {
+    let answer = answer.trim_end();
+    let line = &answer[answer.rfind('\n').map_or(0, |at| at + 1)..];
+    let verdict = without_code_marks(line);
+    let is_verdict = VERDICTS.iter().any(|name| {
+        let inner = verdict.strip_prefix(&format!("<{name}>"));
+        let inner = inner.and_then(|it| it.strip_suffix(&format!("</{name}>")));
+        inner.is_some_and(|inner| !inner.contains('<'))
+    });
+    is_verdict.then(|| answer.len() - line.len() + line.find('<').unwrap_or(0))
+}
+
+/// A text without the backticks around it, if there are as many before it as behind.
+pub(super) fn without_code_marks(text: &str) -> &str {
+    let text = text.trim();
+    let inner = text.trim_start_matches('`');
+    let marks = &text[..text.len() - inner.len()];
+    match inner.strip_suffix(marks) {
+        Some(inner) if !inner.ends_with('`') => inner.trim(),
+        _ => text,
+    }
+}
+
 fn last_alone(answer: &str, tag: &str, quoted: &[Range<usize>]) -> Option<usize> {
     answer.rmatch_indices(tag).map(|(at, _)| at).find(|&at| !is_quoted(at, quoted))
 }
@@ -211,6 +251,11 @@ fn last_alone(answer: &str, tag: &str, quoted: &[Range<usize>]) -> Option<usize>
 fn is_quoted(at: usize, quoted: &[Range<usize>]) -> bool {
     let after = quoted.partition_point(|range| range.start <= at);
     after > 0 && quoted[after - 1].contains(&at)
+}
+
+/// Whether a place in a text is in code, where it is quoted speech.
+pub(super) fn is_in_code(text: &str, at: usize) -> bool {
+    is_quoted(at, &quotations(text))
 }
 
 /// The end of a text, as much of it as is kept as a reason.
@@ -334,6 +379,35 @@ mod tests {
         ] {
             assert_eq!(done(answer), None, "{answer:?}");
         }
+    }
+
+    #[test]
+    fn code_marks_around_all_of_the_last_line_or_around_its_id_do_not_matter() {
+        for answer in [
+            "`<task-done>t-1</task-done>`",
+            "All done.\n\n``<task-done>t-1</task-done>``\n",
+            "```<task-done>t-1</task-done>```",
+            "<task-done>`t-1`</task-done>",
+            "All done.\n  `<task-done> `t-1` </task-done>`  \n\n",
+            "`code` before\n`<task-done>t-1</task-done>`",
+        ] {
+            assert_eq!(done(answer).as_deref(), Some("t-1"), "{answer:?}");
+        }
+        for (answer, expected) in [
+            ("`<task-done>t-1</task-done>`\nor so", None),
+            ("- `<task-done>t-1</task-done>`", None),
+            ("`a\n<task-done>t-1</task-done>`", None),
+            ("`<task-done>t-1</task-done>", Some("t-1")),
+            ("`<task-done>t-1</task-done><task-done>t-2</task-done>`", None),
+            ("I say <task-done>`t-1`</task-done>", Some("`t-1`")),
+            ("<task-done>`t-1</task-done>", Some("`t-1")),
+        ] {
+            assert_eq!(done(answer).as_deref(), expected, "{answer:?}");
+        }
+        let read = Sigils::read("No key.\n`<task-failed>t-1</task-failed>`");
+        assert_eq!(read.failed, Some(("t-1".into(), "No key.".into())));
+        let read = Sigils::read("<task-blocked>`t-1`: `red` or blue?</task-blocked>");
+        assert_eq!(read.blocked, Some(("t-1".into(), "`red` or blue?".into())));
     }
 
     #[test]

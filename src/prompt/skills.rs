@@ -23,7 +23,7 @@ pub fn find(directory: &Path) -> Vec<Skill> {
     let mut skills: Vec<Skill> = entries
         .filter_map(|entry| {
             let path = entry.ok()?.path();
-            let description = description(&read(&path.join("SKILL.md"), BEGINNING))?;
+            let description = description(&read(&path.join("SKILL.md"), "SKILL.md", BEGINNING))?;
             Some(Skill { name: path.file_name()?.to_string_lossy().into_owned(), description })
         })
         .collect();

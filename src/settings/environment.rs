@@ -49,6 +49,19 @@ impl Environment {
         self.var("RALPH_DB").map(PathBuf::from)
     }
 
+    /// The variable by which each session of Claude Code is paid for by use; without one it is a
+    /// subscription that is used, unless the session says otherwise.
+    pub fn paid_by(&self) -> Option<&'static str> {
+        const PAYS: [&str; 5] = [
+            "ANTHROPIC_API_KEY",
+            "ANTHROPIC_AUTH_TOKEN",
+            "CLAUDE_CODE_USE_BEDROCK",
+            "CLAUDE_CODE_USE_VERTEX",
+            "CLAUDE_CODE_USE_FOUNDRY",
+        ];
+        PAYS.into_iter().find(|name| self.var(name).is_some())
+    }
+
     /// Whether the user wants no colours.
     pub fn no_color(&self) -> bool {
         self.var("NO_COLOR").is_some()
@@ -93,6 +106,14 @@ mod tests {
         assert_eq!(inside.task_id().unwrap().as_deref(), Some("t-1"));
         assert_eq!(inside.attempt_id().unwrap().as_deref(), Some("7"));
         assert_eq!(inside.db(), Some("/p/.ralph/progress.db".into()));
+    }
+
+    #[test]
+    fn a_cloud_is_paid_by_use_like_a_key() {
+        for name in ["ANTHROPIC_API_KEY", "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_FOUNDRY"] {
+            assert_eq!(Environment::from_iter([(name, "1")]).paid_by(), Some(name));
+        }
+        assert_eq!(Environment::from_iter([("CLAUDE_CODE_OAUTH_TOKEN", "x")]).paid_by(), None);
     }
 
     #[test]

@@ -12,10 +12,12 @@ use super::add::random_bits;
 use super::log::log;
 use super::rows::Place;
 use super::runs::{Target, seq_of, tree_name};
+use super::sessions::costs;
 use super::verbs::set_status;
 use super::{INSIDE, Store};
 use crate::dag::{
-    Ask, Attempt, AttemptId, Kind, LogEvent, Outcome, RunId, Status, TaskId, Verification,
+    Ask, Attempt, AttemptId, Bill, Costs, Kind, LogEvent, Outcome, RunId, Status, TaskId,
+    Verification,
 };
 use crate::hint::HintExt;
 use crate::time::Timestamp;
@@ -75,9 +77,7 @@ impl Ending {
 pub struct SessionRecord {
     pub model: Option<String>,
     pub exit_code: Option<i32>,
-    pub cost_usd: Option<f64>,
-    pub input_tokens: Option<i64>,
-    pub output_tokens: Option<i64>,
+    pub bill: Option<Bill>,
     pub turns: Option<i64>,
     pub log_path: Option<String>,
     pub session_id: Option<String>,
@@ -140,8 +140,8 @@ impl std::error::Error for ClaimLost {}
 pub struct Activity {
     /// The attempts that have not ended.
     pub open: Vec<Attempt>,
-    /// What all attempts have cost.
-    pub cost_usd: f64,
+    /// What all sessions have cost.
+    pub costs: Costs,
     /// When anything last changed.
     pub last: Option<Timestamp>,
 }
@@ -245,19 +245,19 @@ impl Store {
                 Attempt::COLUMNS
             ))?;
             let open = query.query_map([], Attempt::from_row)?.collect::<Result<_, _>>()?;
-            let (cost_usd, last) = tx.query_row(
+            let last = tx.query_row(
                 "select
-                     (select round(total(cost_usd), 6) from attempts),
                      max(
                          coalesce((select max(updated_at) from tasks), ''),
                          coalesce((select max(started_at) from attempts), ''),
                          coalesce((select max(ended_at) from attempts), ''),
+                         coalesce((select max(ended_at) from sessions), ''),
                          coalesce((select max(at) from task_logs), '')
                      )",
                 [],
-                |row| Ok((row.get(0)?, row.get::<_, String>(1)?.parse().ok())),
+                |row| Ok(row.get::<_, String>(0)?.parse().ok()),
             )?;
-            Ok(Activity { open, cost_usd, last })
+            Ok(Activity { open, costs: costs(tx)?, last })
         })
     }
 
@@ -404,28 +404,35 @@ fn lost(tx: &Transaction<'_>, claim: &Claim) -> Result<Option<ClaimLost>> {
 
 /// Adds to what is known of the session of an attempt.
 fn record(tx: &Transaction<'_>, attempt: AttemptId, session: &SessionRecord) -> Result<()> {
+    let tokens = session.bill.map(|bill| bill.tokens.columns());
     tx.prepare_cached(
         "update attempts
              set model = coalesce(?2, model),
                  exit_code = coalesce(?3, exit_code),
                  cost_usd = coalesce(?4, cost_usd),
                  input_tokens = coalesce(?5, input_tokens),
-                 output_tokens = coalesce(?6, output_tokens),
-                 turns = coalesce(?7, turns),
-                 log_path = coalesce(?8, log_path),
-                 session_id = coalesce(?9, session_id),
-                 head_before = coalesce(?10, head_before),
-                 head_after = coalesce(?11, head_after),
-                 verify_log_path = coalesce(?12, verify_log_path)
+                 cache_read_tokens = coalesce(?6, cache_read_tokens),
+                 cache_write_tokens = coalesce(?7, cache_write_tokens),
+                 output_tokens = coalesce(?8, output_tokens),
+                 billing = coalesce(?9, billing),
+                 turns = coalesce(?10, turns),
+                 log_path = coalesce(?11, log_path),
+                 session_id = coalesce(?12, session_id),
+                 head_before = coalesce(?13, head_before),
+                 head_after = coalesce(?14, head_after),
+                 verify_log_path = coalesce(?15, verify_log_path)
              where id = ?1",
     )?
     .execute(params![
         attempt,
         session.model,
         session.exit_code,
-        session.cost_usd,
-        session.input_tokens,
-        session.output_tokens,
+        session.bill.map(|bill| bill.cost_usd),
+        tokens.map(|[input, ..]| input),
+        tokens.map(|[_, cache_read, ..]| cache_read),
+        tokens.map(|[.., cache_write, _]| cache_write),
+        tokens.map(|[.., output]| output),
+        session.bill.and_then(|bill| bill.billing),
         session.turns,
         session.log_path,
         session.session_id,

@@ -8,7 +8,7 @@ use rusqlite::Row;
 use serde::{Deserialize, Serialize};
 
 use super::Store;
-use crate::dag::{Attempt, AttemptId, Feature, LogEvent, RunId, Task, TaskId};
+use crate::dag::{Attempt, AttemptId, Feature, LogEvent, RunId, SessionEntry, Task, TaskId};
 use crate::time::Timestamp;
 
 /// The version of the format.
@@ -24,6 +24,7 @@ pub(super) enum Record {
     Task(Box<Task>),
     Dependency(Dependency),
     Attempt(Box<Attempt>),
+    Session(Box<SessionEntry>),
     Log(Log),
 }
 
@@ -89,7 +90,7 @@ fn write_line(out: &mut dyn Write, record: &Record) -> Result<()> {
 type FromRow = fn(&Row<'_>) -> rusqlite::Result<Record>;
 
 /// What is exported, in this order: each part refers only to those before it, or to itself.
-fn parts() -> [(String, FromRow); 6] {
+fn parts() -> [(String, FromRow); 7] {
     [
         (format!("select {} from features order by rowid", Feature::COLUMNS), |row| {
             Ok(Record::Feature(Feature::from_row(row)?))
@@ -132,6 +133,9 @@ fn parts() -> [(String, FromRow); 6] {
             ),
             |row| Ok(Record::Attempt(Box::new(Attempt::from_row(row)?))),
         ),
+        (format!("select {} from sessions order by rowid", SessionEntry::COLUMNS), |row| {
+            Ok(Record::Session(Box::new(SessionEntry::from_row(row)?)))
+        }),
         (
             "select tasks.id, at, event, author, message
              from task_logs join tasks on tasks.seq = task

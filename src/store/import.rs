@@ -11,6 +11,7 @@ use super::Store;
 use super::check::{STRANGE_FAMILIES, rebuild, rebuild_claims};
 use super::export::{Dependency, Log, Record, Run, VERSION};
 use super::resolve::shorten;
+use super::sessions;
 use super::validate::{check_description, check_key, check_text, check_title};
 use crate::dag::{Attempt, Feature, Kind, Status, Task, TaskId, check_feature_name};
 use crate::jsonl;
@@ -69,6 +70,12 @@ fn validate(record: &Record) -> Result<()> {
             "attempt `{}` has not ended",
             attempt.id
         ),
+        Record::Session(session) => ensure!(
+            session.cost_usd.is_finite() && session.cost_usd >= 0.0,
+            "session `{}` can't have cost {}",
+            session.id,
+            session.cost_usd
+        ),
         Record::Log(log) => check_text("the message", &log.message)?,
     }
     Ok(())
@@ -96,6 +103,8 @@ struct Import<'a> {
     records: &'a [Numbered],
     /// The line of each task in the file.
     lines: HashMap<TaskId, usize>,
+    /// Whether the file has the sessions of its attempts; older exports do not.
+    has_sessions: bool,
     imported: Imported,
 }
 
@@ -109,7 +118,8 @@ impl<'a> Import<'a> {
                 bail!("line {line}: `{}` stands on line {first} already", task.id);
             }
         }
-        Ok(Import { tx, records, lines, imported: Imported::default() })
+        let has_sessions = records.iter().any(|(_, record)| matches!(record, Record::Session(_)));
+        Ok(Import { tx, records, lines, has_sessions, imported: Imported::default() })
     }
 
     /// Each round relies on what the one before it has written.
@@ -128,6 +138,7 @@ impl<'a> Import<'a> {
             Record::Task(task) => import.parent(task),
             Record::Dependency(dependency) => import.dependency(dependency),
             Record::Attempt(attempt) => import.attempt(attempt),
+            Record::Session(session) => sessions::insert(import.tx, session).map(|_| ()),
             Record::Log(log) => import.log(log),
             Record::Export(_) | Record::Feature(_) | Record::Run(_) => Ok(()),
         })?;
@@ -308,10 +319,12 @@ impl<'a> Import<'a> {
                 "insert into attempts (
                      id, task, number, run, model, started_at, ended_at, outcome, reason, exit_code,
                      cost_usd, input_tokens, output_tokens, turns, log_path, session_id, head_before,
-                     head_after, verification_status, verify_log_path
+                     head_after, verification_status, verify_log_path, cache_read_tokens,
+                     cache_write_tokens, billing
                  )
                  values (
-                     ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20
+                     ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20,
+                     ?21, ?22, ?23
                  )
                  on conflict (id) do nothing",
             )?
@@ -336,7 +349,15 @@ impl<'a> Import<'a> {
                 attempt.head_after,
                 attempt.verification_status,
                 attempt.verify_log_path,
+                attempt.cache_read_tokens,
+                attempt.cache_write_tokens,
+                attempt.billing,
             ])?;
+        if !self.has_sessions
+            && let Some(session) = sessions::of_attempt(attempt)
+        {
+            sessions::insert(self.tx, &session)?;
+        }
         Ok(())
     }
 

@@ -22,6 +22,7 @@ mod recovery;
 mod resolve;
 mod rows;
 mod runs;
+mod sessions;
 mod snapshot;
 mod tasks;
 mod validate;
@@ -47,6 +48,7 @@ pub use import::Imported;
 pub use problem::{Problem, explain};
 pub use recovery::{LEASE, TakenBack};
 pub use runs::{Counts, NewRun, RunTotals, Target};
+pub use sessions::NewSession;
 pub use tasks::{Change, Deletion};
 
 /// How long a writer waits for others before it gives up: longer than any honest wait.

@@ -4,8 +4,8 @@ use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, 
 use rusqlite::{Row, Transaction};
 
 use crate::dag::{
-    Ask, Attempt, Feature, FeatureId, FeatureStatus, Id, Kind, LogEntry, LogEvent, Outcome, Span,
-    Status, Task, TaskId, Verification,
+    Ask, Attempt, Billing, Feature, FeatureId, FeatureStatus, Id, Kind, LogEntry, LogEvent,
+    Outcome, SessionEntry, SessionKind, Span, Status, Task, TaskId, Verification,
 };
 use crate::time::Timestamp;
 
@@ -25,7 +25,17 @@ macro_rules! text_column {
     )+};
 }
 
-text_column!(Ask, Kind, Status, Outcome, FeatureStatus, LogEvent, Verification);
+text_column!(
+    Ask,
+    Billing,
+    Kind,
+    Status,
+    Outcome,
+    FeatureStatus,
+    LogEvent,
+    SessionKind,
+    Verification
+);
 
 impl<const P: char> FromSql for Id<P> {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
@@ -114,7 +124,7 @@ impl Attempt {
     pub(super) const COLUMNS: &str = "attempts.id, tasks.id, number, run, model, started_at, \
          ended_at, outcome, attempts.reason, exit_code, cost_usd, input_tokens, output_tokens, \
          turns, log_path, session_id, head_before, head_after, verification_status, \
-         verify_log_path";
+         verify_log_path, cache_read_tokens, cache_write_tokens, billing";
 
     pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<Attempt> {
         Ok(Attempt {
@@ -138,6 +148,37 @@ impl Attempt {
             head_after: row.get(17)?,
             verification_status: row.get(18)?,
             verify_log_path: row.get(19)?,
+            cache_read_tokens: row.get(20)?,
+            cache_write_tokens: row.get(21)?,
+            billing: row.get(22)?,
+        })
+    }
+}
+
+impl SessionEntry {
+    pub(super) const COLUMNS: &str = "id, kind, attempt, task, feature, run, model, started_at, \
+         ended_at, cost_usd, input_tokens, cache_read_tokens, cache_write_tokens, output_tokens, \
+         billing, log_path, session_id";
+
+    pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<SessionEntry> {
+        Ok(SessionEntry {
+            id: row.get(0)?,
+            kind: row.get(1)?,
+            attempt: row.get(2)?,
+            task: row.get(3)?,
+            feature: row.get(4)?,
+            run: row.get(5)?,
+            model: row.get(6)?,
+            started_at: row.get(7)?,
+            ended_at: row.get(8)?,
+            cost_usd: row.get(9)?,
+            input_tokens: row.get(10)?,
+            cache_read_tokens: row.get(11)?,
+            cache_write_tokens: row.get(12)?,
+            output_tokens: row.get(13)?,
+            billing: row.get(14)?,
+            log_path: row.get(15)?,
+            session_id: row.get(16)?,
         })
     }
 }

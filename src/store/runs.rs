@@ -9,7 +9,7 @@ use rusqlite::{OptionalExtension, Transaction};
 use super::add::random_bits;
 use super::verbs::change_status;
 use super::{Store, resolve};
-use crate::dag::{FeatureId, RunId, TaskId, Verb};
+use crate::dag::{AttemptId, FeatureId, RunId, TaskId, Verb};
 use crate::process::Holder;
 use crate::time::Timestamp;
 
@@ -117,6 +117,14 @@ impl Store {
             .connection
             .prepare_cached("select exists (select 1 from attempts where run is not null)")?;
         Ok(query.query_row([], |row| row.get(0))?)
+    }
+
+    /// When the run of an attempt last said that it is alive.
+    pub fn last_heartbeat(&self, attempt: AttemptId) -> Result<Option<Timestamp>> {
+        let query =
+            "select heartbeat_at from runs join attempts on run = runs.id where attempts.id = ?";
+        let found = self.connection.query_row(query, [attempt], |row| row.get(0)).optional()?;
+        Ok(found.flatten())
     }
 
     /// Says that a run is still there.

@@ -8,7 +8,8 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::dag::{
-    FeatureStatus, Graph, Kind, Outcome, RunId, Snapshot, State, Status, TaskId, Verb,
+    Bill, Billing, FeatureStatus, Graph, Kind, Outcome, RunId, SessionKind, Snapshot, State,
+    Status, TaskId, Tokens, Verb,
 };
 use crate::process::{Holder, Life};
 use crate::time::Timestamp;
@@ -423,7 +424,7 @@ fn what_is_known_of_a_session_stays_with_its_attempt() {
     bench.store.record_session(&claim, &model).unwrap();
     let rest = SessionRecord {
         log_path: Some("/tmp/log".into()),
-        cost_usd: Some(0.5),
+        bill: Some(Bill { cost_usd: 0.5, ..Bill::default() }),
         turns: Some(7),
         ..SessionRecord::default()
     };
@@ -432,10 +433,61 @@ fn what_is_known_of_a_session_stays_with_its_attempt() {
     assert_eq!(attempt.model.as_deref(), Some("opus"));
     assert_eq!(attempt.log_path.as_deref(), Some("/tmp/log"));
     assert_eq!((attempt.cost_usd, attempt.turns), (Some(0.5), Some(7)));
-    assert!(bench.store.activity().unwrap().cost_usd > 0.4);
     bench.apply(Verb::Done, task);
     let error = bench.store.record_session(&claim, &rest).unwrap_err();
     assert!(error.is::<ClaimLost>(), "somebody else has decided");
+}
+
+#[test]
+fn what_sessions_have_cost_stays_when_their_task_is_gone() {
+    let mut bench = Bench::new();
+    let task = bench.add(titled("task"));
+    let tokens = Tokens { input: 1, cache_read: 2, cache_write: 3, output: 4 };
+    for (kind, cost_usd, billing) in [
+        (SessionKind::Work, 0.5, Some(Billing::Api)),
+        (SessionKind::Work, 0.1, None),
+        (SessionKind::Verify, 0.2, Some(Billing::Subscription)),
+        (SessionKind::Interview, 0.0, None),
+    ] {
+        let bill = Bill { cost_usd, tokens, billing };
+        let session = NewSession { task: Some(task), bill, ..NewSession::new(kind, bench.now) };
+        bench.store.add_session(&session, bench.now).unwrap();
+    }
+    let sessions = bench.store.sessions_of(task).unwrap();
+    let kinds: Vec<SessionKind> = sessions.iter().map(|session| session.kind).collect();
+    use SessionKind::{Interview, Verify, Work};
+    assert_eq!(kinds, [Work, Work, Verify, Interview]);
+    assert_eq!((sessions[0].cache_read_tokens, sessions[0].output_tokens), (Some(2), Some(4)));
+    bench.store.delete_task(&task.to_string()).unwrap();
+    let costs = bench.store.activity().unwrap().costs;
+    assert_eq!(costs.kinds, [(Work, 0.6), (Verify, 0.2)]);
+    assert_eq!((costs.charged, costs.covered, costs.total()), (0.6, 0.2, 0.8));
+    let mut export = Vec::new();
+    bench.store.export(&mut export).unwrap();
+    let mut other = Bench::new();
+    other.store.import(&export[..]).unwrap();
+    other.store.import(&export[..]).unwrap();
+    assert_eq!(other.store.activity().unwrap().costs, costs);
+}
+
+#[test]
+fn an_export_without_sessions_has_the_cost_of_its_attempts() {
+    let mut bench = Bench::new();
+    let task = bench.add(titled("task"));
+    let claim = bench.claim().unwrap();
+    let bill = Some(Bill { cost_usd: 0.5, ..Bill::default() });
+    let session = SessionRecord { bill, ..SessionRecord::default() };
+    let ending = Ending { session, ..ending(Outcome::Done) };
+    bench.store.finish(claim, &ending, bench.now).unwrap();
+    let mut export = Vec::new();
+    bench.store.export(&mut export).unwrap();
+    let mut other = Bench::new();
+    for _ in 0..2 {
+        other.store.import(&export[..]).unwrap();
+        let costs = other.store.activity().unwrap().costs;
+        assert_eq!(costs.kinds, [(SessionKind::Work, 0.5)]);
+    }
+    assert_eq!(other.store.sessions_of(task).unwrap()[0].kind, SessionKind::Work);
 }
 
 #[test]
@@ -448,7 +500,7 @@ fn a_person_who_decides_a_running_task_overrules_its_attempt() {
     assert_eq!(bench.store.attempts(task).unwrap()[0].outcome, Some(Outcome::Overruled));
     let late = Ending {
         session: SessionRecord {
-            cost_usd: Some(0.5),
+            bill: Some(Bill { cost_usd: 0.5, ..Bill::default() }),
             exit_code: Some(0),
             ..SessionRecord::default()
         },

@@ -71,6 +71,12 @@ impl Flow {
         let mut out = String::with_capacity(piece.len());
         let mut rest = piece;
         while let Some(character) = rest.chars().next() {
+            let words = self.plain_words(rest);
+            if !words.is_empty() {
+                self.push_words(words, &mut out);
+                rest = &rest[words.len()..];
+                continue;
+            }
             let run = self.plain_run(rest);
             if !run.is_empty() {
                 self.push_run(run, &mut out);
@@ -104,6 +110,31 @@ impl Flow {
         let mut out = String::new();
         self.end_word(&mut out);
         out
+    }
+
+    /// The whole words at the beginning of `text`, and the space behind each, that fit on the line as it
+    /// is: nothing among them has to be looked at by itself.
+    fn plain_words<'a>(&self, text: &'a str) -> &'a str {
+        if self.line != Line::Prose || self.held.ends_with(breaks_anywhere) {
+            return "";
+        }
+        let used = self.column.saturating_add(self.gap).saturating_add(self.held_columns);
+        let plain = text.bytes().take(self.columns.saturating_sub(used));
+        let plain = plain.take_while(|byte| matches!(byte, b' '..=b'~')).count();
+        text[..plain].rfind(' ').map_or("", |space| &text[..=space])
+    }
+
+    fn push_words(&mut self, words: &str, out: &mut String) {
+        let text = words.trim_end_matches(' ');
+        if !self.held.is_empty() || !text.is_empty() {
+            out.extend(std::iter::repeat_n(' ', self.gap));
+            out.push_str(&self.held);
+            out.push_str(text);
+            self.column += self.gap + self.held_columns + text.len();
+            (self.gap, self.held_columns) = (0, 0);
+            self.held.clear();
+        }
+        self.gap += words.len() - text.len();
     }
 
     /// The letters at the beginning of `text` that go on with a word of prose, one column each, as many as
@@ -204,12 +235,13 @@ impl Flow {
         if self.line == Line::Start && !self.held.is_empty() {
             self.begin_line(out);
         }
-        let held = std::mem::take(&mut self.held);
         self.held_columns = 0;
-        if held.is_empty() || self.line == Line::Code {
-            out.push_str(&held);
+        if self.held.is_empty() || self.line == Line::Code {
+            out.push_str(&self.held);
+            self.held.clear();
             return;
         }
+        let mut held = std::mem::take(&mut self.held);
         let gap = std::mem::take(&mut self.gap);
         let end = self.column.saturating_add(gap).saturating_add(width(&held));
         if end <= self.columns {
@@ -231,6 +263,9 @@ impl Flow {
         }
         out.push_str(word);
         self.column = self.column.saturating_add(width(word)).min(self.columns);
+        // The next word has the same memory.
+        held.clear();
+        self.held = held;
     }
 
     fn break_line(&mut self, out: &mut String) {

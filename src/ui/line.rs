@@ -21,7 +21,7 @@ pub(super) struct Line {
 
 impl Line {
     pub(super) fn new(terminal: Terminal) -> Line {
-        Line { text: String::new(), used: 0, gap: 0, terminal }
+        Line { text: String::with_capacity(terminal.columns().min(256)), used: 0, gap: 0, terminal }
     }
 
     /// How many columns are left.
@@ -43,7 +43,7 @@ impl Line {
         }
         self.text.extend(std::iter::repeat_n(' ', std::mem::take(&mut self.gap)));
         self.used += width(&text);
-        if self.terminal.colour {
+        if self.terminal.colour && !style.is_plain() {
             write!(self.text, "{}", style.style(&text)).expect("a string takes all");
         } else {
             self.text.push_str(&text);

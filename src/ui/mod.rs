@@ -10,6 +10,7 @@ pub mod json;
 mod line;
 pub mod list;
 mod mark;
+mod price;
 mod progress;
 pub mod records;
 pub mod remarks;

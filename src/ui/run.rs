@@ -8,6 +8,7 @@ use std::time::Duration;
 use owo_colors::Style;
 
 use super::line::Line;
+use super::price::{amount, short};
 use super::session::SessionView;
 use super::sessions::log_line;
 use super::stamps::{self, Stamps};
@@ -16,7 +17,7 @@ use super::summary;
 use super::terminal::Terminal;
 use super::text::{flat, printable_lines, wrap};
 use super::when::{lasted, moment};
-use crate::dag::{Outcome, Status};
+use crate::dag::{Billing, Outcome, Status};
 use crate::event::{
     Activity, AgentEvent, Diff, Event, IterationEnd, IterationStart, RunCommand, Stamped, Start,
     Stats, Verifier, Verify, VerifyStatus, View,
@@ -57,6 +58,8 @@ struct Now {
     cost_of_iteration: f64,
     /// What the session that is shown has cost.
     cost_of_session: f64,
+    /// How the last session is paid for.
+    billing: Option<Billing>,
 }
 
 impl Now {
@@ -201,7 +204,7 @@ impl<W: Write> RunView<W> {
         if start.total > 0 {
             facts.push(format!("{}/{} done", start.done, start.total));
         }
-        facts.extend([elapsed, format!("${:.2}", start.cost_usd)]);
+        facts.extend([elapsed, short(start.cost_usd, 2, self.now.billing)]);
         let facts = facts.join(" · ");
         self.line().skip(3).push(&facts, Style::new().dimmed()).write(&mut self.out)?;
         if start.log.is_empty() {
@@ -212,7 +215,8 @@ impl<W: Write> RunView<W> {
     }
 
     fn iteration_end(&mut self, end: &IterationEnd<'_>) -> io::Result<()> {
-        (self.now.cost_of_iteration, self.now.cost_of_session) = (end.cost_usd, 0.0);
+        (self.now.cost_of_iteration, self.now.cost_of_session) = (end.bill.cost_usd, 0.0);
+        self.now.billing = end.bill.billing;
         let (red, yellow) = (Style::new().red(), Style::new().yellow());
         let reason = end.reason.unwrap_or_default();
         let (label, style, text) = match (end.outcome, end.status) {
@@ -233,8 +237,8 @@ impl<W: Write> RunView<W> {
         self.session.close(&mut self.out)?;
         let mut line = self.line();
         line.push(label, style).skip(2);
-        let facts =
-            format!("{}  ${:.2}", lasted(Duration::from_secs_f64(end.duration_secs)), end.cost_usd);
+        let cost = amount(end.bill.cost_usd, 2, end.bill.billing);
+        let facts = format!("{}  {cost}", lasted(Duration::from_secs_f64(end.duration_secs)));
         line.push(&facts, Style::new().dimmed()).write(&mut self.out)?;
         let room = self.terminal.columns() - INDENT;
         let lines = wrap(&printable_lines(&text), room);
@@ -320,7 +324,8 @@ impl<W: Write> RunView<W> {
                 .push("◷ next iteration in ", Style::new().yellow())
                 .plain(&lasted(whole_seconds(until.since(now)))),
         };
-        let mut facts = format!("{} · ${:.2}", lasted(elapsed), self.now.cost());
+        let cost = short(self.now.cost(), 2, self.now.billing);
+        let mut facts = format!("{} · {cost}", lasted(elapsed));
         if self.now.total > 0 {
             facts.insert_str(0, &format!("{}/{} · ", self.now.done, self.now.total));
         }
@@ -399,6 +404,9 @@ impl<W: Write> View for RunView<W> {
     }
 
     fn live(&mut self, event: &AgentEvent<'_>) -> io::Result<()> {
+        if let AgentEvent::Started(started) = event {
+            self.now.billing = started.billing;
+        }
         if let AgentEvent::Finished(finished) = event {
             self.now.cost_of_session = finished.cost_usd.max(self.now.cost_of_session);
         }
@@ -472,7 +480,7 @@ mod tests {
     use std::rc::Rc;
 
     use super::*;
-    use crate::dag::TaskId;
+    use crate::dag::{Bill, TaskId};
     use crate::event::{Finished, Speaker};
     use crate::ui::status_line::{BACK, MAKE_ROOM};
     use crate::ui::text::{split, wrap};
@@ -584,9 +592,7 @@ mod tests {
             status: None,
             model: "",
             duration_secs: 1.0,
-            cost_usd: 0.25,
-            input_tokens: 0,
-            output_tokens: 0,
+            bill: Bill { cost_usd: 0.25, ..Bill::default() },
             turns: 1,
             log: "",
         };

@@ -9,10 +9,12 @@ use owo_colors::Style;
 
 use super::flow::Flow;
 use super::line::Line;
+use super::price::amount;
 use super::terminal::Terminal;
 use super::text::{headline, printable_lines, width};
 use super::tool;
 use super::when::moment;
+use crate::dag::Billing;
 use crate::event::{AgentEvent, Finished, LimitStatus, RateLimit, Speaker};
 use crate::time::Timestamp;
 
@@ -28,6 +30,8 @@ pub struct SessionView {
     terminal: Terminal,
     root: PathBuf,
     model: String,
+    /// How the session is paid for.
+    billing: Option<Billing>,
     open: Open,
     /// How what is open is laid out; none where it is written as it comes.
     flow: Option<Flow>,
@@ -62,6 +66,7 @@ impl SessionView {
             terminal,
             root: root.to_owned(),
             model: String::new(),
+            billing: None,
             open: Open::Nothing,
             flow: None,
             at_line_start: true,
@@ -87,7 +92,10 @@ impl SessionView {
                 self.flow(out, Open::Thought(*from), &text[*seen..])?;
                 self.close(out)?;
             }
-            AgentEvent::Started(started) => self.model(out, &started.model)?,
+            AgentEvent::Started(started) => {
+                self.billing = started.billing;
+                self.model(out, &started.model)?;
+            }
             AgentEvent::ToolCall { from, name, input, .. } => {
                 self.tool_call(out, *from, name, input)?;
             }
@@ -115,6 +123,10 @@ impl SessionView {
             AgentEvent::Notice { .. }
             | AgentEvent::ToolResult { error: None, .. }
             | AgentEvent::Refused { .. }
+            | AgentEvent::Used(_)
+            | AgentEvent::Declined { .. }
+            | AgentEvent::Asking
+            | AgentEvent::Answered
             | AgentEvent::Alive
             | AgentEvent::Unknown { .. } => {}
         }
@@ -178,7 +190,7 @@ impl SessionView {
     }
 
     fn write(&self, out: &mut dyn Write, text: &str, style: Style) -> io::Result<()> {
-        match (text.is_empty(), self.terminal.colour) {
+        match (text.is_empty(), self.terminal.colour && !style.is_plain()) {
             (true, _) => Ok(()),
             (false, true) => write!(out, "{}", style.style(text)),
             (false, false) => out.write_all(text.as_bytes()),
@@ -252,9 +264,9 @@ impl SessionView {
         }
         let turns = if finished.turns == 1 { "turn" } else { "turns" };
         let figures = format!(
-            " {}  ${:.4}  {} {turns}",
+            " {}  {}  {} {turns}",
             seconds(finished.duration),
-            finished.cost_usd,
+            amount(finished.cost_usd, 4, self.billing),
             finished.turns
         );
         line.push(&figures, Style::new().dimmed()).write(out)

@@ -6,6 +6,7 @@ use std::path::Path;
 use owo_colors::Style;
 
 use super::line::Line;
+use super::price::short;
 use super::show::outcome;
 use super::table;
 use super::terminal::Terminal;
@@ -42,7 +43,7 @@ pub fn list(
             (word.to_owned(), style),
             (minute(attempt.started_at), plain),
             (lasted(end.since(attempt.started_at)), plain),
-            (attempt.cost_usd.map_or(String::new(), |cost| format!("${cost:.2}")), plain),
+            (attempt.cost_usd.map_or(String::new(), |cost| short(cost, 2, attempt.billing)), plain),
             (attempt.model.clone().unwrap_or_default(), plain),
             (reason, plain),
             (attempt.log_path.clone().unwrap_or_default(), dim),
@@ -57,6 +58,20 @@ pub fn list(
         0 => Ok(()),
         _ => Line::new(terminal).plain(&format!("and {more} more; --all shows them")).write(out),
     }
+}
+
+/// Says how to look at the sessions that verified `attempts`, where there were any.
+pub fn tell_of_verifiers(
+    out: &mut dyn Write,
+    attempts: &[Attempt],
+    terminal: Terminal,
+) -> io::Result<()> {
+    let mut verified = attempts.iter().filter(|attempt| attempt.verify_log_path.is_some());
+    verified.try_for_each(|attempt| {
+        let (number, id) = (attempt.number, attempt.id);
+        let line = format!("attempt {number} was verified by an agent: ralph logs {id} --verify");
+        Line::new(terminal).plain(&line).write(out)
+    })
 }
 
 /// Says where the log of a session is, as a link where the terminal knows links.
@@ -107,7 +122,10 @@ mod tests {
             exit_code: None,
             cost_usd: outcome.map(|_| 0.1234),
             input_tokens: None,
+            cache_read_tokens: None,
+            cache_write_tokens: None,
             output_tokens: None,
+            billing: None,
             turns: None,
             log_path: Some(format!("/tmp/ralph/logs/shop/{number}.log")),
             session_id: None,

@@ -7,6 +7,7 @@ use owo_colors::Style;
 
 use super::line::Line;
 use super::mark::mark;
+use super::price::short;
 use super::progress::Progress;
 use super::terminal::Terminal;
 use super::text::{printable, printable_lines, width, wrap};
@@ -160,7 +161,10 @@ impl Page<'_> {
                 (word.to_owned(), style),
                 (printable(attempt.model.as_deref().unwrap_or_default()).into_owned(), plain),
                 (lasted(end.since(attempt.started_at)), plain),
-                (attempt.cost_usd.map_or(String::new(), |cost| format!("${cost:.2}")), plain),
+                (
+                    attempt.cost_usd.map_or(String::new(), |cost| short(cost, 2, attempt.billing)),
+                    plain,
+                ),
             ]
         };
         let rows: Vec<_> = attempts.iter().map(cells).collect();
@@ -335,7 +339,10 @@ mod tests {
             exit_code: None,
             cost_usd: outcome.map(|_| 0.324),
             input_tokens: None,
+            cache_read_tokens: None,
+            cache_write_tokens: None,
             output_tokens: None,
+            billing: None,
             turns: None,
             log_path: None,
             session_id: None,

@@ -7,12 +7,13 @@ use owo_colors::Style;
 
 use super::line::Line;
 use super::mark::{Mark, mark};
+use super::price;
 use super::progress::Progress;
 use super::terminal::Terminal;
 use super::text::{cut, flat, headline, printable, width, wrap};
 use super::tree::names;
 use super::when::{ago, lasted};
-use crate::dag::{FeatureId, Kind, Moment, Snapshot, State, Status, TaskId};
+use crate::dag::{Costs, FeatureId, Kind, Moment, Snapshot, State, Status, TaskId};
 use crate::time::Timestamp;
 
 /// How many rows a section has.
@@ -32,8 +33,8 @@ pub struct Overview<'a> {
     pub features: &'a HashMap<FeatureId, String>,
     /// The open attempts.
     pub running: &'a [Running],
-    /// What all attempts have cost.
-    pub cost_usd: f64,
+    /// What all sessions have cost.
+    pub costs: &'a Costs,
     /// When something last happened.
     pub last_activity: Option<Timestamp>,
     /// The time now.
@@ -233,8 +234,7 @@ impl Screen<'_> {
     }
 
     fn activity(&mut self) -> io::Result<()> {
-        let cost = self.overview.cost_usd;
-        let cost = (cost > 0.0).then(|| format!("cost ${cost:.2}"));
+        let cost = price::total(self.overview.costs).map(|total| format!("cost {total}"));
         let last = self.overview.last_activity;
         let last = last.map(|at| format!("last activity {}", ago(self.overview.now.since(at))));
         let said: Vec<String> = cost.into_iter().chain(last).collect();
@@ -242,7 +242,9 @@ impl Screen<'_> {
             return Ok(());
         }
         self.blank()?;
-        Line::new(self.terminal).push(&said.join(", "), Style::new().dimmed()).write(self.out)
+        wrap(&said.join(", "), self.terminal.columns()).iter().try_for_each(|line| {
+            Line::new(self.terminal).push(line, Style::new().dimmed()).write(self.out)
+        })
     }
 
     fn section(&mut self, name: &str, remark: &str, count: usize, rows: &[Row]) -> io::Result<()> {
@@ -392,11 +394,13 @@ mod tests {
             .map(|task| Running { task, attempt: 2, since })
             .collect();
         let last_activity = running.first().map(|_| since.plus(Duration::from_secs(600)));
-        let (features, cost_usd) = (features(names), if running.is_empty() { 0.0 } else { 4.2 });
+        let features = features(names);
+        let charged = if running.is_empty() { 0.0 } else { 4.2 };
+        let costs = &Costs { charged, ..Costs::default() };
         let now = now();
         let running = &running;
         let overview =
-            Overview { snapshot, features: &features, running, cost_usd, last_activity, now };
+            Overview { snapshot, features: &features, running, costs, last_activity, now };
         written(|out| write(out, &overview, terminal))
     }
 

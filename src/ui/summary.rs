@@ -6,6 +6,7 @@ use std::time::Duration;
 use owo_colors::Style;
 
 use super::line::Line;
+use super::price::amount;
 use super::run::changes;
 use super::table;
 use super::terminal::Terminal;
@@ -38,7 +39,7 @@ pub(super) fn write(out: &mut dyn Write, summary: &Summary, terminal: Terminal) 
     let plural = if summary.iterations == 1 { "" } else { "s" };
     facts.push(format!("{} iteration{plural}", summary.iterations));
     facts.push(lasted(Duration::from_secs_f64(summary.duration_secs)));
-    facts.push(format!("${:.2}", summary.cost_usd));
+    facts.push(amount(summary.bill.cost_usd, 2, summary.bill.billing));
     if summary.diff.commits > 0 {
         facts.push(changes(summary.diff));
     }
@@ -99,7 +100,7 @@ fn row(result: &TaskResult) -> [table::Cell; 6] {
 mod tests {
     use super::super::testing::{PIPE, columns, written};
     use super::*;
-    use crate::dag::TaskId;
+    use crate::dag::{Bill, TaskId};
     use crate::event::{Diff, Progress};
 
     fn result(number: u32, outcome: Outcome, status: Status, reason: Option<&str>) -> TaskResult {
@@ -132,9 +133,7 @@ mod tests {
                 result(3, Outcome::Blocked, Status::Blocked, Some("In cents?\nOr in dollars?")),
             ],
             diff: Diff { commits: 2, files: 4, insertions: 370, deletions: 3 },
-            cost_usd: 1.38,
-            input_tokens: 0,
-            output_tokens: 0,
+            bill: Bill { cost_usd: 1.38, ..Bill::default() },
             duration_secs: 3725.0,
         };
         let shown =

@@ -19,6 +19,9 @@ pub fn printable(text: &str) -> Cow<'_, str> {
 
 /// The same for text of many lines: newlines stay, and tabs become spaces.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
+    if text.bytes().all(|byte| matches!(byte, b'\n' | b' '..=b'~')) {
+        return Cow::Borrowed(text);
+    }
     escape(text, |character, next| match (character, next) {
         ('\n', _) => Some("\n"),
         ('\r', Some('\n')) => Some(""),
@@ -29,7 +32,14 @@ pub fn printable_lines(text: &str) -> Cow<'_, str> {
 
 /// Text of many lines as one: blanks and newlines become single spaces.
 pub(super) fn flat(text: &str) -> String {
-    printable(&text.split_whitespace().collect::<Vec<_>>().join(" ")).into_owned()
+    let mut line = String::with_capacity(text.len());
+    for word in text.split_whitespace() {
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(&printable(word));
+    }
+    line
 }
 
 /// So many of something, such as `1 task` and `2 tasks`.
@@ -120,6 +130,11 @@ fn wrap_line(line: &str, columns: usize) -> Vec<String> {
 
 /// Splits off as many whole clusters as fit in `columns`.
 pub(super) fn split(text: &str, columns: usize) -> (&str, &str) {
+    // What comes right behind decides whether the last character is whole; nothing further does.
+    let seen = text.len().min(columns.saturating_add(1));
+    if text.as_bytes()[..seen].iter().all(|byte| matches!(byte, b' '..=b'~')) {
+        return text.split_at(text.len().min(columns));
+    }
     let (mut end, mut used) = (0, 0);
     for cluster in clusters(text) {
         used += width(cluster);

@@ -80,6 +80,10 @@ pub(super) fn fit(argument: &str, columns: usize) -> Cow<'_, str> {
 
 /// Cut after so many characters, and marked with three dots.
 fn shorten(text: &str, characters: usize) -> String {
+    // No cluster is shorter than a byte.
+    if text.len() <= characters {
+        return text.to_owned();
+    }
     let start: usize = clusters(text).take(characters).map(str::len).sum();
     let more = if start < text.len() { MORE } else { "" };
     format!("{}{more}", &text[..start])

@@ -8,7 +8,7 @@ use crate::rig::Rig;
 use crate::run::done;
 
 /// Adds two tasks of which one waits for the other, and says so.
-fn decompose(request: &Request) -> Answer {
+pub(crate) fn decompose(request: &Request) -> Answer {
     let root = &request.task;
     match request.turn {
         1 => think("Two tasks will do.").say("I decompose the plan.").bash(format!(
@@ -65,7 +65,7 @@ fn a_spec_of_300_kb_arrives_whole() {
     assert!(rig.asked(Role::Build)[0].system.contains(last));
     let worked = rig.asked(Role::Work);
     assert_eq!(worked.len(), 2, "one for each task");
-    assert!(worked.iter().all(|it| it.prompt.contains(last)));
+    assert!(worked.iter().all(|it| it.system.contains(last)));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::harness::wait_until;
@@ -21,6 +21,30 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// How much of what npm says is passed on: the rest is about npm itself.
 const SHOWN_LINES: usize = 5;
 
+/// The newest version that npm has; none unless `RALPH_E2E_LATEST=1` asks for it.
+pub(crate) fn latest() -> Option<&'static str> {
+    static LATEST: OnceLock<Option<String>> = OnceLock::new();
+    let ask = || {
+        std::env::var_os("RALPH_E2E_LATEST").filter(|asked| asked == "1")?;
+        let answer = Command::new("npm").args(["view", PACKAGE, "version"]).output();
+        let version = answer.map(|it| String::from_utf8_lossy(&it.stdout).trim().to_owned());
+        let version = version.ok().filter(|version| !version.is_empty());
+        if version.is_none() {
+            say_aloud(
+                "nothing was tried with the newest Claude Code: npm does not tell its version.",
+            );
+        }
+        version
+    };
+    LATEST.get_or_init(ask).as_deref()
+}
+
+/// Not by a macro: those are only heard when a test fails.
+fn say_aloud(what: &str) {
+    let line = "=".repeat(72);
+    let _ = writeln!(io::stderr(), "\n{line}\nSKIPPED: {what}\n{line}");
+}
+
 /// The program; none where it can't be had, which is said once, and aloud.
 pub(crate) fn claude(version: &'static str) -> Option<PathBuf> {
     static FOUND: Mutex<BTreeMap<&str, Option<PathBuf>>> = Mutex::new(BTreeMap::new());
@@ -28,12 +52,7 @@ pub(crate) fn claude(version: &'static str) -> Option<PathBuf> {
     let program = found.entry(version).or_insert_with(|| match find_or_install(version) {
         Ok(program) => Some(program),
         Err(reason) => {
-            let line = "=".repeat(72);
-            // Not by a macro: those are only heard when a test fails.
-            let _ = writeln!(
-                io::stderr(),
-                "\n{line}\nSKIPPED: nothing was tried with the real Claude Code {version}.\n{reason}\n{line}"
-            );
+            say_aloud(&format!("nothing was tried with the real Claude Code {version}.\n{reason}"));
             None
         }
     });

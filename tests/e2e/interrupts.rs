@@ -23,12 +23,12 @@ pub(crate) fn wait_for_file(rig: &Rig, name: &str) {
 }
 
 /// A command that does not end, with children that try to get away.
-fn endless() -> Answer {
+pub(crate) fn endless() -> Answer {
     bash("setsid sleep 600 & (nohup sleep 600 &) ; touch started; while :; do sleep 1; done")
 }
 
 #[track_caller]
-fn assert_released(rig: &Rig, task: &str, ended: Ended) {
+pub(crate) fn assert_released(rig: &Rig, task: &str, ended: Ended) {
     let ended = ended.with_code(130);
     assert_eq!(rig.status(task), "pending", "{ended:#?}");
     assert_eq!(rig.history(task)[0].0, "interrupted", "{ended:#?}");

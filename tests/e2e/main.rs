@@ -4,12 +4,16 @@
 #![expect(clippy::unwrap_used, reason = "in a test, what can't be unwrapped is a failure")]
 
 mod api;
+mod bill;
 mod build;
 #[path = "../it/harness.rs"]
 #[expect(dead_code, reason = "the tests with a scripted agent use the rest of it")]
 mod harness;
 mod install;
 mod interrupts;
+mod order;
+mod outages;
+mod prompts;
 mod refusals;
 mod rig;
 mod run;

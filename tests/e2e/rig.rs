@@ -6,6 +6,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::api::{Answer, Api, Request, Role};
+use crate::bill::assert_adds_up;
 use crate::harness::{Background, Project, assert_no_process_left, check_rules};
 use crate::install::{PINNED, claude};
 
@@ -86,6 +87,7 @@ impl Rig {
         assert!(!self.project.root().join(".ralph/run.json").exists(), "{ended:?}");
         assert_eq!(self.api.strays(), [""; 0], "{ended:?}");
         check_rules(&self.project);
+        assert_adds_up(self);
     }
 
     /// Answers the questions that Claude Code asks whoever starts it in a terminal for the first time;

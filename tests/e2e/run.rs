@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::api::{Answer, Request, Role, bash, refuse, say, think};
 use crate::harness::RALPH;
-use crate::rig::{RUN, Rig};
+use crate::rig::Rig;
 
 /// Says that the task is done.
 pub(crate) fn done(request: &Request) -> Answer {
@@ -21,24 +21,24 @@ fn commit(request: &Request) -> Answer {
         .bash(format!("echo {file} > {file} && git add {file} && git commit -q -m {file}"))
 }
 
-/// The usage limit of a subscription, which is over in so many seconds.
-fn usage_limit(seconds: u64) -> Answer {
+/// A usage limit of a subscription, which is over in so many seconds.
+pub(crate) fn usage_limit(seconds: u64, window: &'static str) -> Answer {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let reset = (now + Duration::from_secs(seconds)).as_secs().to_string();
     refuse(429, "This request would exceed your account's rate limit.")
         .header("x-should-retry", "false")
         .header("anthropic-ratelimit-unified-status", "rejected")
         .header("anthropic-ratelimit-unified-reset", &reset)
-        .header("anthropic-ratelimit-unified-representative-claim", "five_hour")
+        .header("anthropic-ratelimit-unified-representative-claim", window)
         .header("anthropic-ratelimit-unified-5h-status", "rejected")
         .header("anthropic-ratelimit-unified-5h-reset", &reset)
         .header("anthropic-ratelimit-unified-5h-utilization", "1")
 }
 
-#[test]
-fn a_graph_of_three_is_worked_verified_tried_again_and_waits_for_a_limit() {
-    let rig = Rig::new(|request| match (request.role, request.title.as_str()) {
-        (Role::Work, "Docs") if request.session == 1 => usage_limit(8),
+/// A graph that is worked, verified, tried again, and waits for a limit, with a version of Claude Code.
+pub(crate) fn graph_of_three(version: &'static str) {
+    let rig = Rig::with_version(version, |request| match (request.role, request.title.as_str()) {
+        (Role::Work, "Docs") if request.session == 1 => usage_limit(8, "five_hour"),
         (Role::Work, _) if request.turn == 1 => commit(request),
         (Role::Work, _) => done(request),
         (Role::Verify, "Endpoints") if request.session == 1 => {
@@ -52,7 +52,7 @@ fn a_graph_of_three_is_worked_verified_tried_again_and_waits_for_a_limit() {
     let schema = rig.project.add(["Schema", "-d", "Tables"]);
     let endpoints = rig.project.add(["Endpoints", "--after", &schema]);
     let docs = rig.project.add(["Docs", "--after", &endpoints]);
-    let mut command = rig.ralph(&RUN);
+    let mut command = rig.clocked(&[]);
     // A limit has a time only for those who have a subscription.
     command.env_remove("ANTHROPIC_API_KEY").env("CLAUDE_CODE_OAUTH_TOKEN", "no-token-at-all");
     let ended = rig.finish(command).with_code(0);
@@ -75,6 +75,27 @@ fn a_graph_of_three_is_worked_verified_tried_again_and_waits_for_a_limit() {
     assert_eq!(rig.project.git(["status", "--porcelain"]), "");
     let thought = ended.events("reasoning").iter().any(|it| it["text"] == "I look at the task.");
     assert!(thought, "{ended:#?}");
+}
+
+#[test]
+fn what_is_nearly_a_verdict_is_told_to_the_next_attempt_and_code_marks_do_not_matter() {
+    let rig = Rig::new(|request| {
+        let (id, half) = (&request.task, request.task.len() / 2);
+        match request.session {
+            1 => say(format!("<task-done>{id}: all tests pass</task-done>")),
+            2 => say(format!("<task-done>{}", &id[..half]))
+                .say(format!("{}</task-done>", &id[half..])),
+            _ => say(format!("All tests pass.\n\n`<task-done>{id}</task-done>`")),
+        }
+    });
+    let Some(rig) = rig else { return };
+    let task = rig.project.add(["Do it"]);
+    let ended = rig.run(&["--no-verify"]).with_code(0);
+    assert_eq!(rig.outcomes(&task), ["silent", "silent", "done"], "{ended:#?}");
+    let last = &rig.asked(Role::Work)[2];
+    for told in ["which has more in the tag than the id", "in which the id is broken in two"] {
+        assert!(last.prompt.contains(told) || last.system.contains(told), "{told}: {last:#?}");
+    }
 }
 
 #[test]
@@ -150,7 +171,8 @@ fn a_verifier_has_four_tools_and_no_session_of_a_run_is_kept() {
         assert!(worker.tools.iter().any(|it| it == tool), "{tool}: {:?}", worker.tools);
     }
     let kept = rig.project.base().join("home/.claude/projects");
-    let kept = fs::read_dir(kept).unwrap().flat_map(|it| fs::read_dir(it.unwrap().path()).unwrap());
+    let kept = fs::read_dir(kept).into_iter().flatten();
+    let kept = kept.flat_map(|it| fs::read_dir(it.unwrap().path()).unwrap());
     let is_transcript = |path: &PathBuf| path.extension().is_some_and(|it| it == "jsonl");
     assert_eq!(kept.map(|it| it.unwrap().path()).filter(is_transcript).count(), 0);
 }

@@ -10,7 +10,7 @@ use crate::terminal::Terminal;
 const WORK: &str = "echo work > file && git add file && git commit -q -m file";
 
 #[track_caller]
-fn finish(rig: &Rig, arguments: &[&str], code: u32) -> String {
+pub(crate) fn finish(rig: &Rig, arguments: &[&str], code: u32) -> String {
     let mut terminal = Terminal::sized(&rig.ralph(arguments), 40, 120);
     let (exit, screen) = terminal.finish();
     let ended = Ended {
@@ -103,6 +103,8 @@ fn an_interview_begins_with_a_question_and_goes_on_until_the_person_leaves() {
     assert_eq!(code, 1, "{screen}");
     assert!(screen.contains("no spec was written"), "{screen}");
     assert!(terminal.is_sane(), "{screen}");
+    let costs = rig.project.ralph(["status", "--json"]).json()["costs"].clone();
+    assert!(costs["interview"].as_f64() > Some(0.0), "{costs}");
     let asked = rig.asked(Role::Interview);
     assert!(asked[0].prompt.contains("Start the spec interview for the feature \"login\"."));
     assert!(asked[0].system.contains("## Project context"));

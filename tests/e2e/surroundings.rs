@@ -95,13 +95,41 @@ fn a_hook_that_does_not_let_claude_stop_is_heard_before_the_verdict() {
         "[ -e {once} ] || {{ touch {once}; echo 'say whether it is done' >&2; exit 2; }}",
         once = once.display()
     );
-    let hook = json!([{ "hooks": [{ "type": "command", "command": stop }] }]);
-    let settings = json!({ "hooks": { "Stop": hook } }).to_string();
-    fs::create_dir(rig.project.base().join("home/.claude")).unwrap();
-    fs::write(rig.project.base().join("home/.claude/settings.json"), settings).unwrap();
+    set_stop_hook(&rig, &stop);
     let task = rig.project.add(["Do it"]);
     let ended = rig.run(&["--no-verify"]).with_code(0);
     assert!(once.exists(), "{ended:#?}");
     assert_eq!(rig.history(&task).len(), 1, "{ended:#?}");
     assert_eq!(rig.status(&task), "done");
+}
+
+/// Has Claude Code run this command whenever it wants to stop, by the settings of the user.
+fn set_stop_hook(rig: &Rig, command: &str) {
+    let hook = json!([{ "hooks": [{ "type": "command", "command": command }] }]);
+    let settings = json!({ "hooks": { "Stop": hook } }).to_string();
+    fs::create_dir(rig.project.base().join("home/.claude")).unwrap();
+    fs::write(rig.project.base().join("home/.claude/settings.json"), settings).unwrap();
+}
+
+#[test]
+fn a_hook_that_never_lets_claude_stop_does_not_keep_a_session_for_ever() {
+    let Some(rig) = Rig::new(done) else { return };
+    set_stop_hook(&rig, "echo 'not yet' >&2; exit 2");
+    let task = rig.project.add(["Do it"]);
+    let ended = rig.run(&["--no-verify"]).with_code(0);
+    assert_eq!(rig.outcomes(&task), ["done"], "{ended:#?}");
+    // Claude Code itself listens to it so many times in a row.
+    assert!(rig.asked(Role::Work).len() <= 10, "{ended:#?}");
+}
+
+#[test]
+fn a_hook_that_hangs_when_claude_stops_is_ended_with_its_session() {
+    let Some(rig) = Rig::new(done) else { return };
+    set_stop_hook(&rig, "sleep 600");
+    rig.project.write(".ralph.toml", "max_retries = 0\n[agent]\nsilence_timeout_secs = 4\n");
+    rig.project.git_init();
+    let task = rig.project.add(["Do it"]);
+    let ended = rig.run(&["--no-verify"]);
+    let history = rig.history(&task);
+    assert_eq!(history.len(), 1, "{history:?} {ended:#?}");
 }

@@ -162,6 +162,23 @@ fn what_is_young_stays_and_the_age_is_a_setting() {
 }
 
 #[test]
+fn copies_of_a_persons_files_from_before_an_attempt_are_removed_with_it() {
+    let past = Past::new();
+    let project = &past.project;
+    let kept = |task: &str| {
+        let attempt = project.show(task)["history"][0]["id"].as_str().unwrap().to_owned();
+        let salvage = format!("refs/ralph/salvage/{attempt}");
+        project.git(["update-ref", &format!("refs/ralph/before/{attempt}"), &salvage]);
+        format!("refs/ralph/before/{attempt}")
+    };
+    let (_done, failed) = (kept(&past.done), kept(&past.failed));
+    let said = project.ralph(["doctor", "--clean", "--yes"]);
+    assert!(said.stdout().contains("1 copy of your files in refs/ralph/before"), "{said:?}");
+    let left = project.git(["for-each-ref", "--format=%(refname)", "refs/ralph/before"]);
+    assert_eq!(left, failed, "what belongs to the failed task stays");
+}
+
+#[test]
 fn of_what_this_database_does_not_know_only_the_projects_own_logs_are_removed() {
     let past = Past::new();
     let project = &past.project;

@@ -139,7 +139,7 @@ fn a_line_that_cannot_be_read_is_named() {
     insta::assert_snapshot!(refuses(&project, "\nnonsense\n"), @"error: can't import stdin: line 3: expected ident (column 2)");
     insta::assert_snapshot!(refuses(&project, "{\"type\": \"task\""), @"error: can't import stdin: line 2: EOF while parsing an object (column 15)");
     insta::assert_snapshot!(refuses(&project, "{}"), @"error: can't import stdin: line 2: missing field `type` (column 2)");
-    insta::assert_snapshot!(refuses(&project, "{\"type\": \"note\"}"), @"error: can't import stdin: line 2: unknown variant `note`, expected one of `export`, `feature`, `run`, `task`, `dependency`, `attempt`, `log` (column 15)");
+    insta::assert_snapshot!(refuses(&project, "{\"type\": \"note\"}"), @"error: can't import stdin: line 2: unknown variant `note`, expected one of `export`, `feature`, `run`, `task`, `dependency`, `attempt`, `session`, `log` (column 15)");
     insta::assert_snapshot!(refuses(&project, "{\"type\": \"export\", \"version\": 2}"), @"error: can't import stdin: line 2: this is version 2 of the format; this ralph reads version 1");
     insta::assert_snapshot!(refuses(&project, "{\"type\": \"export\", \"version\": -1}"), @"error: can't import stdin: line 2: invalid value: integer `-1`, expected u32");
     let good = task_line(&json!({ "title": "Twice" }));

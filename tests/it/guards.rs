@@ -10,7 +10,9 @@ use insta::{allow_duplicates, assert_snapshot};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::harness::{DEADLINE, Output, Project, assert_no_process_left, check_rules, wait_until};
+use crate::harness::{
+    DEADLINE, Output, Project, assert_no_process_left, check_rules, wait_until, working_sandboxes,
+};
 use crate::terminal::Terminal;
 
 /// Runs `ralph run` with these scripts, and asserts that nothing is left.
@@ -70,6 +72,37 @@ fn complete(output: &Output) -> Value {
     last
 }
 
+// Verdicts that are nearly right.
+
+#[test]
+fn what_is_nearly_a_verdict_is_told_to_the_next_attempt_and_code_marks_do_not_matter() {
+    let project = Project::new();
+    let task = project.add(["Do it"]);
+    let brief = project.base().join("brief");
+    let scripts = [
+        format!("say <task-done>{task}: all tests pass</task-done>"),
+        "say All is done: <task-done/>".to_owned(),
+        format!("save-stdin {} | say Done.\\n\\n`<task-done>{task}</task-done>`", brief.display()),
+    ];
+    let scripts: Vec<&str> = scripts.iter().map(String::as_str).collect();
+    let output = run(&project, &scripts, &["--no-verify"]);
+    assert_code(&output, 0);
+    assert_eq!(outcomes(&project, &task), ["silent", "silent", "done"]);
+    let brief = fs::read_to_string(brief).unwrap();
+    let right = format!(
+        "write <task-done>{task}</task-done>, without code marks, as the last line of the last message"
+    );
+    for told in [
+        format!(
+            "it said \"<task-done>{task}: all tests pass</task-done>\", which has more in the tag"
+        ),
+        "it said \"<task-done/>\", which has no id in it".to_owned(),
+        right,
+    ] {
+        assert!(brief.contains(&told), "{told}: {brief}");
+    }
+}
+
 // The breaker.
 
 #[test]
@@ -89,6 +122,47 @@ fn three_sessions_without_a_word_from_the_model_stop_a_run() {
     // Nothing was learned of the task: the model is the one it would have been at first.
     run(&project, &["expect-arg --model sonnet | done"], &["--no-verify", "--once"]);
     assert_eq!(project.show(&tasks[0])["status"], "done");
+}
+
+#[test]
+fn an_agent_that_does_not_know_an_option_stops_a_run_at_once() {
+    let project = Project::new();
+    let task = project.add(["Do it"]);
+    let words = "error: unknown option '--verbose'";
+    let agent = project.write(
+        "../agent",
+        format!("#!/bin/sh\ntest \"$1\" = --version && exit\necho \"{words}\" >&2\nexit 1\n"),
+    );
+    fs::set_permissions(&agent, fs::Permissions::from_mode(0o755)).unwrap();
+    let agent = agent.to_str().unwrap();
+    let output = project.ralph(["run", "--format", "jsonl", "--agent", agent]);
+    assert_code(&output, 1);
+    let end = complete(&output);
+    assert_eq!((&end["outcome"], &end["iterations"]), (&"breaker".into(), &1.into()), "{end}");
+    assert_eq!(end["message"], format!("the agent can't be started: exit code 1: {words}"));
+    assert_eq!(end["next"], "ralph doctor");
+    assert_untried(&project, &task);
+    assert_eq!(outcomes(&project, &task), ["crashed"]);
+}
+
+#[test]
+fn a_sandbox_that_names_what_does_not_exist_stops_a_run_before_anything_is_claimed() {
+    for backend in working_sandboxes() {
+        let project = Project::new();
+        let task = project.add(["Do it"]);
+        let mut command = project.ralph_playing(&["done"], ["run", "--format", "jsonl"]);
+        command.env("RALPH_SANDBOX_BACKEND", backend);
+        project.write(".ralph.toml", "[sandbox]\nallow = [\"~/nowhere\"]\n");
+        let output = project.run(command, None);
+        assert_code(&output, 1);
+        let message = "`sandbox.allow` names `~/nowhere`, which does not exist";
+        let events = events(&output);
+        let error = events.iter().find(|it| it["type"] == "error").unwrap();
+        assert_eq!((&error["message"], &error["fatal"]), (&message.into(), &true.into()));
+        assert_eq!(complete(&output)["message"], message);
+        assert!(outcomes(&project, &task).is_empty(), "{output:?}");
+        assert_untried(&project, &task);
+    }
 }
 
 /// A session whose program says that all went well, and which the model had no part in.
@@ -119,14 +193,10 @@ fn three_requests_that_the_api_does_not_accept_stop_a_run() {
     let end = complete(&output);
     assert_eq!((&end["outcome"], &end["iterations"]), (&"breaker".into(), &3.into()), "{end}");
     let message = end["message"].as_str().unwrap();
-    assert!(message.ends_with("API Error: 400 tools: not for this gateway"), "{message}");
+    assert!(message.ends_with(": tools: not for this gateway"), "{message}");
     tasks.iter().for_each(|task| assert_untried(&project, task));
     let reason = project.show(&tasks[0])["history"][0]["reason"].as_str().unwrap().to_owned();
-    assert_eq!(
-        reason,
-        "the API did not accept the request (exit code 1)\n\
-         API Error: 400 tools: not for this gateway"
-    );
+    assert_eq!(reason, "the API did not accept the request: tools: not for this gateway");
 }
 
 #[test]
@@ -417,14 +487,12 @@ fn what_a_session_left_behind_is_no_reason_to_refuse() {
         project.write(".ralph.toml", "[verify]\ncommands = [\"test ! -e left.txt\"]\n");
         run(&project, &[script], &["--no-verify", "--once"]);
         assert_eq!(outcomes(&project, &task), [outcome]);
-        let output = run(&project, &["run rm -f left.txt | done"], &["--no-verify"]);
+        assert!(!project.root().join("left.txt").exists());
+        let kept = project.git(["for-each-ref", "--format=%(refname)", "refs/ralph/salvage"]);
+        assert_eq!(project.git(["show", &format!("{kept}:left.txt")]), "half");
+        let output = run(&project, &["done"], &["--no-verify"]);
         assert_code(&output, 0);
-        let said = output.stderr();
-        assert!(
-            said.starts_with("note: the working tree is as the last session left it"),
-            "{said}"
-        );
-        assert!(said.contains("refs/ralph/salvage/"), "{said}");
+        assert_eq!(output.stderr(), "");
     }
 }
 
@@ -440,11 +508,8 @@ fn what_a_killed_run_left_behind_is_kept_and_no_reason_to_refuse() {
     assert_no_process_left(&project);
     let output = run(&project, &["done"], &["--no-verify"]);
     assert_code(&output, 0);
-    let said = output.stderr();
-    assert!(
-        said.starts_with("note: the working tree is as the last session left it, kept"),
-        "{said}"
-    );
+    assert_snapshot!(project.masked(output.stderr().trim_end()), @"note: attempt [A] was cut off; the working tree is as it was before, and what it left is kept as refs/ralph/salvage/[A]");
+    assert!(!begun.exists());
     assert_eq!(outcomes(&project, &task), ["crashed", "done"]);
 }
 

@@ -99,7 +99,7 @@ fn prepare(phase: Phase, deaf: bool) -> (Project, Command) {
     project.git_init();
     match phase {
         Phase::VerifyingByCommand => {
-            let command = format!("setsid sleep 600 & {trap}touch ../begun; sleep 600");
+            let command = format!("setsid sleep 600 & {trap}echo $$ >../begun; exec sleep 600");
             project.write(".ralph.toml", format!("[verify]\ncommands = [\"{command}\"]\n"));
         }
         Phase::Paused => drop(project.write(".ralph-pause", "")),
@@ -116,7 +116,7 @@ fn prepare(phase: Phase, deaf: bool) -> (Project, Command) {
             project.add(["Another"]);
             let hook = project.root().join(".git/hooks/pre-push");
             fs::create_dir_all(hook.parent().unwrap()).unwrap();
-            fs::write(&hook, "#!/bin/sh\ntouch ../begun\nexec sleep 600\n").unwrap();
+            fs::write(&hook, "#!/bin/sh\necho $$ >../begun\nexec sleep 600\n").unwrap();
             let mut permissions = fs::metadata(&hook).unwrap().permissions();
             std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o755);
             fs::set_permissions(&hook, permissions).unwrap();
@@ -143,12 +143,17 @@ fn sign(phase: Phase) -> &'static str {
     }
 }
 
-/// Waits until the command of this phase, if it has one, is where it stays.
+/// Waits until the command of this phase, if it has one, is where it stays: a shell loses a signal that comes while
+/// it starts a program.
 fn wait_for_command(project: &Project, phase: Phase) {
     if matches!(phase, Phase::VerifyingByCommand | Phase::Pushing) {
         let begun = project.base().join("begun");
-        let deadline = Instant::now() + Duration::from_secs(30);
-        wait_until(deadline, || begun.exists().then_some(())).expect("it begins");
+        let sleeps = || {
+            let pid = fs::read_to_string(&begun).ok()?;
+            let program = fs::read_to_string(format!("/proc/{}/comm", pid.trim())).ok()?;
+            (program.trim() == "sleep").then_some(())
+        };
+        wait_until(Instant::now() + DEADLINE, sleeps).expect("the command sleeps");
     }
 }
 
@@ -339,7 +344,8 @@ fn in_every_sandbox(script: &str, arguments: &[&str], check: impl Fn(&Project, C
     for backend in working_sandboxes().into_iter().chain(["none"]) {
         let (project, _) = prepare(Phase::Working, false);
         let agent = project.base().join("agent");
-        fs::write(&agent, format!("#!/bin/sh\ntest \"$1\" = --version && exit\n{script}\n"))
+        // Not `sh`: dash loses a signal that comes while it starts a command.
+        fs::write(&agent, format!("#!/bin/bash\ntest \"$1\" = --version && exit\n{script}\n"))
             .unwrap();
         let mut permissions = fs::metadata(&agent).unwrap().permissions();
         std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o755);

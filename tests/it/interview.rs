@@ -77,9 +77,11 @@ fn an_interview_ends_with_a_spec_and_says_what_comes_next() {
     let arguments: Vec<&str> = arguments.lines().collect();
     assert_eq!(arguments[0], "--append-system-prompt-file");
     let opening = "Start the spec interview for the feature \"login\".";
-    assert_eq!(arguments[2..], ["--model", "opus", "--", opening]);
+    assert_eq!(arguments[2..5], ["--model", "opus", "--session-id"]);
+    assert_eq!(arguments[5].len(), 36, "it names its transcript: {arguments:?}");
+    assert_eq!(arguments[6..], ["--", opening]);
     let system = fs::read_to_string(system).unwrap();
-    for part in [SPEC, "## Project context", "### CLAUDE.md\n\n[Not found]", "Requirements"] {
+    for part in [SPEC, "## Project context", "### Features\n\n", "Requirements"] {
         assert!(system.contains(part), "{part}: {system}");
     }
     assert!(!system.contains("{{"), "{system}");
@@ -251,27 +253,44 @@ fn the_context_survives_files_of_any_size_and_encoding() {
     let project = Project::new();
     let mut file = "größe 東京 ".repeat(5_000).into_bytes();
     file.extend(b"\xff\xfe\0\x1b[31m");
-    project.write("CLAUDE.md", &file);
+    project.write_feature("login", "", "");
+    project.write(SPEC, &file);
+    project.write(".ralph.toml", "learn = true\n");
     project.feature("other");
-    project.add(["A standalone task"]);
     let system = saved(&project, "system");
     let script = format!("save-system {}", system.display());
-    let (code, _) = finish(&project, &project.ralph_with(&script, ["task", "create"]));
-    assert_eq!(code, 1);
+    finish(&project, &spec(&project, &script));
     let system = fs::read_to_string(system).unwrap();
     assert!(system.contains("größe 東京 größe"), "{system}");
-    assert!(system.contains("[Cut here: this is the beginning, 10000 characters"), "{system}");
+    assert!(system.contains("[Cut here: the first 10000 characters of "), "{system}");
+    assert!(
+        system.contains(" bytes; read the rest in `.ralph/features/login/spec.md`]\n```"),
+        "{system}"
+    );
     assert!(system.contains("| other | draft | no | no |"), "{system}");
+    assert!(system.contains("### .ralph.toml\n\n```toml\nlearn = true\n"), "{system}");
+    project.add(["A standalone task"]);
+    let (code, _) = finish(&project, &project.ralph_with(&script, ["task", "create"]));
+    assert_eq!(code, 1);
+    let system = fs::read_to_string(saved(&project, "system")).unwrap();
     assert!(system.contains("(ready): A standalone task"), "{system}");
-    assert!(system.contains("### .ralph.toml\n\n```toml\n"), "{system}");
-    project.write("CLAUDE.md", "");
-    fs::remove_file(project.root().join("CLAUDE.md")).unwrap();
-    fs::create_dir(project.root().join("CLAUDE.md")).unwrap();
-    let system = saved(&project, "system-2");
-    let script = format!("save-system {}", system.display());
-    finish(&project, &project.ralph_with(&script, ["task", "create"]));
+}
+
+#[test]
+fn what_says_nothing_or_is_told_by_claude_itself_is_left_out() {
+    let project = Project::new();
+    project.write("CLAUDE.md", "Be kind.");
+    project.write(".ralph.toml", "# learn = true\n\n# Nothing else.\n");
+    project.write_feature("login", "", "");
+    project.write(SPEC, format!("# Draft\n{}", "größe ".repeat(4_000)));
+    let system = saved(&project, "system");
+    let (code, screen) =
+        finish(&project, &spec(&project, &format!("save-system {}", system.display())));
+    assert_eq!(code, 0, "{screen}");
     let system = fs::read_to_string(system).unwrap();
-    assert!(system.contains("[Can't be read: it is not a file]"), "{system}");
+    assert!(!system.contains("Be kind.") && !system.contains(".ralph.toml"), "{system}");
+    let cut = format!("bytes; read the rest in `{SPEC}`]\n```");
+    assert!(system.contains(&cut), "{system}");
 }
 
 #[test]
@@ -295,21 +314,48 @@ fn task_create_says_which_task_appeared() {
 fn ctrl_c_belongs_to_claude() {
     let project = Project::new();
     let line = saved(&project, "line");
-    let deaf = format!("ignore SIGINT | say deaf | read-line {}", line.display());
+    let deaf =
+        format!("ignore SIGINT | say deaf | read-line {} | write {SPEC} # S", line.display());
     let mut terminal = Terminal::start(&spec(&project, &deaf));
     terminal.wait_for("deaf").press("\x03");
     terminal.press("still here\n");
     assert_eq!(wait_for_file(&line), "still here\n");
     let (code, screen) = terminal.finish();
-    assert_eq!(code, 1, "{screen}");
+    assert_eq!(code, 0, "{screen}");
 
     // The real one ends with code 0.
+    let project = Project::new();
     let mut terminal =
         Terminal::start(&spec(&project, &format!("write {SPEC} # S | say go | hang")));
     terminal.wait_for("go").press("\x03");
     let (code, screen) = terminal.finish();
     assert_eq!(code, 0, "{screen}");
     assert!(screen.contains("wrote `"), "{screen}");
+    assert_nothing_left(&project);
+}
+
+#[test]
+fn ctrl_c_before_the_interview_has_begun_is_an_interrupt() {
+    for script in ["say go | hang", "on-sigint exit0 | say go | hang"] {
+        for arguments in [&["feature", "spec", "login"][..], &["task", "create"]] {
+            let project = Project::new();
+            let mut terminal = Terminal::start(&project.ralph_with(script, arguments));
+            terminal.wait_for("go").press("\x03");
+            let (code, screen) = terminal.finish();
+            assert_eq!(code, 130, "{script}: {screen}");
+            assert!(!screen.contains("was ended by signal"), "{screen}");
+            assert_nothing_left(&project);
+        }
+    }
+    // A program that has not come so far as to listen to signals.
+    let project = Project::new();
+    let early = project.write("early", "#!/bin/sh\necho go; exec sleep 600\n");
+    std::process::Command::new("chmod").arg("+x").arg(&early).status().unwrap();
+    let agent = early.to_str().unwrap();
+    let spec = project.ralph_command(["--agent", agent, "feature", "spec", "login"]);
+    let mut terminal = Terminal::start(&spec);
+    terminal.wait_for("go").press("\x03");
+    assert_eq!(terminal.finish().0, 130);
     assert_nothing_left(&project);
 }
 

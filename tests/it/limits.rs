@@ -81,7 +81,11 @@ fn overload_failures_and_a_dead_line_are_waited_out() {
         ("error 529 overloaded Overloaded", "the API is overloaded"),
         ("error 500 server_error Oops", "the API failed with status 500"),
         ("error 429 rate_limit Slow down", "too many requests at a time"),
-        (&replayed("err_refused"), "the API could not be reached"),
+        (
+            &replayed("err_refused"),
+            "the API could not be reached: Connection refused — a firewall or proxy may be \
+             blocking it (ECONNREFUSED)",
+        ),
         (&replayed("err_529"), "the API is overloaded"),
         (&replayed("err_429_retry_after_3600"), "too many requests at a time"),
         (&replayed("err_500"), "the API failed with status 500"),
@@ -124,7 +128,7 @@ fn a_wrong_key_and_no_credit_stop_the_run_at_once() {
         ),
         (replayed("err_403"), "the API key or login was not accepted"),
         (replayed("err_400_credit"), "there is no credit left"),
-        (replayed("err_404"), "there is no such model for this account"),
+        (replayed("err_404"), "there is no model `claude-opus-5-5` for this account"),
     ] {
         let project = one_task();
         let (output, events) = run(&project, &[&refusal], &[]);
@@ -193,4 +197,47 @@ fn a_success_ends_the_growth_of_the_pauses() {
     let refusal = "error 529 overloaded Overloaded";
     let (_, events) = run(&project, &[refusal, refusal, "done", refusal, "done"], &[]);
     assert_eq!(pauses(&events), [30, 60, 30]);
+}
+
+#[test]
+fn a_verifier_that_comes_to_nothing_costs_the_task_nothing() {
+    let project = one_task();
+    let broken = "say hm | result-error error_max_turns max_turns";
+    let task =
+        || project.ralph(["task", "list", "--json"]).json()[0]["id"].as_str().unwrap().to_owned();
+    // Twice it may come to nothing, and a run that stops then leaves the task as it was.
+    let scripts = ["done", broken, broken, broken];
+    let output = project.run(project.ralph_playing(&scripts, ["run", "--max-retries", "0"]), None);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let shown = project.show(&task());
+    assert_eq!((&shown["status"], &shown["retries"]), (&"pending".into(), &0.into()), "{shown}");
+    let reason = shown["history"][0]["reason"].as_str().unwrap();
+    assert!(reason.ends_with("could not be verified: the limit on turns was reached"), "{reason}");
+    let scripts = ["done", broken, "say fine", broken, "say <verify-pass/>"];
+    let output = project.run(project.ralph_playing(&scripts, ["run", "--max-retries", "0"]), None);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(project.show(&task())["history"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn silence_after_the_api_was_asked_is_that_of_the_api() {
+    let asked =
+        r#"no-result | raw {"type":"system","subtype":"status","status":"requesting"} | hang"#;
+    let project = one_task();
+    project.write(".ralph.toml", "[agent]\nsilence_timeout_secs = 2\n");
+    let scripts = [asked, "done", asked, "say <verify-pass/>"];
+    let mut command = project.command(env!("CARGO_BIN_EXE_ralph-clocked"));
+    let playing = project.ralph_playing(&scripts, ["run", "--format", "jsonl"]);
+    command.envs(playing.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.args(playing.get_args()).args(["--max-retries", "0"]);
+    let output = project.run(command, None);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let events: Vec<Value> =
+        output.stdout().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let waits = of_type(&events, "limit_wait");
+    let reasons: Vec<&Value> = waits.iter().map(|it| &it["reason"]).collect();
+    assert_eq!(reasons, ["the API was asked and did not answer"; 2], "{output:?}");
+    let ends = of_type(&events, "iteration_end");
+    let outcomes: Vec<&Value> = ends.iter().map(|it| &it["outcome"]).collect();
+    assert_eq!(outcomes, ["limited", "done"], "{output:?}");
 }

@@ -101,6 +101,31 @@ fn a_session_is_shown_again_as_it_looked() {
 }
 
 #[test]
+fn the_session_that_verified_is_named_and_shown_again() {
+    let project = Project::new();
+    let task = project.add(["Do it"]);
+    let scripts = ["say The work. | done", "say I have looked. <verify-pass/>"];
+    project.run(project.ralph_playing(&scripts, ["run"]), None).ok();
+    let attempt = project.show(&task)["history"][0]["id"].as_str().unwrap().to_owned();
+    let told = format!("attempt 1 was verified by an agent: ralph logs {attempt} --verify");
+    for arguments in [&["logs", &task][..], &["logs", &task, "1"], &["logs", &attempt]] {
+        let shown = project.ralph(arguments).ok();
+        assert_eq!(shown.lines().last(), Some(&*told), "{shown}");
+    }
+    for arguments in [&["logs", &attempt, "--verify"][..], &["logs", &task, "--verify"]] {
+        let shown = project.ralph(arguments).ok();
+        assert!(shown.contains("I have looked.") && !shown.contains("The work."), "{shown}");
+        assert!(!shown.contains(&told), "{shown}");
+    }
+    let raw = project.ralph(["logs", &attempt, "--verify", "--raw"]).stdout();
+    assert!(raw.starts_with('{') && raw.contains("I have looked."), "{raw}");
+    let other = project.add(["Another"]);
+    project.run(project.ralph_with("done", ["run", "--no-verify"]), None).ok();
+    let refused = project.ralph(["logs", &other, "--verify"]).fails(1);
+    assert!(refused.contains("no agent has verified attempt"), "{refused}");
+}
+
+#[test]
 fn a_raw_log_is_the_file_to_the_byte() {
     let (project, task) = worked();
     let raw = std::fs::read_to_string(project.root().join("2.log")).unwrap();
@@ -137,11 +162,12 @@ fn a_session_that_is_not_there_is_said_to_be_missing() {
 #[test]
 fn the_agent_is_the_one_that_was_asked_for() {
     let project = Project::new();
-    let agent = project.write("my-agent", "#!/bin/sh\n");
+    let agent = project.write("my-agent", "#!/bin/sh\necho '2.1.400 (Claude Code)'\n");
     std::process::Command::new("chmod").arg("+x").arg(&agent).status().unwrap();
     let checks = project.ralph(["--agent", agent.to_str().unwrap(), "doctor", "--json"]).json();
     let check = checks.as_array().unwrap().iter().find(|it| it["name"] == "agent").unwrap().clone();
-    assert_eq!((&check["result"], &check["detail"]), (&json!("ok"), &json!(agent)));
+    let detail = format!("{}, Claude Code 2.1.400", agent.display());
+    assert_eq!((&check["result"], &check["detail"]), (&json!("ok"), &json!(detail)));
     let settings = project.ralph(["config", "show", "--agent", "other", "--json"]).json();
     let setting =
         settings.as_array().unwrap().iter().find(|it| it["key"] == "agent.command").unwrap();

@@ -1,6 +1,7 @@
 //! The whole program, from outside: real processes on real databases.
 #![expect(clippy::unwrap_used, reason = "in a test, what can't be unwrapped is a failure")]
 
+mod bill;
 mod build;
 mod claims;
 mod clean;
@@ -8,6 +9,7 @@ mod crash;
 mod crowd;
 mod demo;
 mod docs;
+mod doctor;
 mod exchange;
 mod faults;
 mod guards;
@@ -18,8 +20,11 @@ mod jobs;
 mod killed;
 mod limits;
 mod logs;
+mod multiplexer;
+mod order;
 mod output;
 mod plain_loop;
+mod prompts;
 mod pty;
 mod random;
 mod refusals;

@@ -149,11 +149,26 @@ fn a_prompt_is_a_file_where_it_names_one_and_words_otherwise() {
         (&["-a", "1", "fix the login bug"], "fix the login bug"),
         (&["-a", "1", "-p", "task.md"], "task.md"),
         (&["-a", "1", "-p", "--not-an-option"], "--not-an-option"),
-        (&["-a", "1", "@task.md /slash"], "@task.md /slash"),
     ] {
         let output =
             run(&project, &[&format!("expect-stdin {said} | touch .ralph-complete")], arguments);
         assert_code(&output, 0);
+    }
+}
+
+#[test]
+fn a_prompt_that_claude_would_expand_stands_in_the_system_prompt() {
+    let project = bare();
+    let system = project.base().join("system");
+    for prompt in ["@task.md", "see @task.md", "/init it", "\n/init it"] {
+        let script = format!(
+            "expect-stdin Do what your system prompt says under \"Your task now\". | save-system {} | \
+             touch .ralph-complete",
+            system.display()
+        );
+        assert_code(&run(&project, &[&script], &["-a", "1", "-p", prompt]), 0);
+        let told = fs::read_to_string(&system).unwrap();
+        assert_eq!(told, format!("# Your task now\n\n{prompt}\n"));
     }
 }
 
@@ -416,7 +431,7 @@ fn an_agent_may_be_a_command_line_or_a_path_with_blanks() {
     assert_code(&run_program(&project, &["-a", "--agent", &fake], &[]), 0);
     assert_code(&run_program(&project, &["-a"], &[("RALPH_AGENT_COMMAND", &fake)]), 0);
     let doctor = project.ralph(["doctor", "--agent", &fake]);
-    assert!(doctor.stdout().contains("/env\n"), "{doctor:?}");
+    assert!(doctor.stdout().contains("/env, Claude Code 2.1.325\n"), "{doctor:?}");
     let blanks = program(&project, "my agent", &format!("exec {fake} \"$@\""));
     assert_code(&run_program(&project, &["-a", "--agent", blanks.to_str().unwrap()], &[]), 0);
     let said = run_program(&project, &["-a", "--agent", "claude 'x"], &[]).fails(1);
@@ -432,8 +447,9 @@ fn what_an_agent_says_on_stderr_is_in_the_log_and_in_the_reason_of_a_failure() {
         "test \"$1\" = --version && exit; echo one >&2; echo OOPS >&2; exit 7",
     );
     let output = run_program(&project, &["-a", "--agent", fails.to_str().unwrap()], &[]);
-    assert_code(&output, 3);
+    assert_code(&output, 1);
     let shown = output.stdout();
+    assert!(shown.contains("the agent can't be started: exit code 7: one OOPS"), "{shown}");
     assert!(shown.contains("ended without a result (exit code 7)\n   one\n   OOPS\n"), "{shown}");
 
     let warns = program(&project, "warns", "echo careful >&2; echo fine");

@@ -294,6 +294,46 @@ fn a_question_that_nobody_answers_is_named() {
 }
 
 #[test]
+fn whatever_is_drawn_while_a_question_waits_is_no_sign_of_life() {
+    let stage = Stage::new();
+    let script = "tool Bash {} | ask-permission Bash | spin 100000";
+    for mode in ["interactive", "observe"] {
+        let mut terminal = stage.start(mode, script, &["--silence-ms", "1500"]);
+        let facts = stage.finish(&mut terminal);
+        check(&facts, "Silence", "Code(143)");
+        assert!(facts["trouble"].as_str().unwrap().contains("may it use `Bash`?"), "{facts}");
+    }
+}
+
+#[test]
+fn a_key_makes_what_is_drawn_a_sign_of_life_again() {
+    let stage = Stage::new();
+    let script = format!(
+        "raw-mode | tool Bash {{}} | ask-permission Bash | say ready | {} | spin 150 | say done",
+        stage.read_keys(1, "keys")
+    );
+    let flags = ["--silence-ms", "1500", "--grace-ms", "0"];
+    let mut terminal = stage.start("interactive", &script, &flags);
+    terminal.wait_for("ready").press("y");
+    let facts = stage.finish(&mut terminal);
+    assert_eq!((&facts["trouble"], &facts["answer"]), (&Value::Null, &"ready\n\ndone".into()));
+}
+
+#[test]
+fn what_the_agent_wants_to_know_is_kept() {
+    let stage = Stage::new();
+    let script =
+        "tool AskUserQuestion {\"questions\":[{\"question\":\"Red or blue?\"}]} | spin 100000";
+    // Nobody can answer where it is only looked at: it ends at once.
+    for (mode, silence) in [("interactive", "1500"), ("observe", "0")] {
+        let mut terminal = stage.start(mode, script, &["--silence-ms", silence]);
+        let facts = stage.finish(&mut terminal);
+        check(&facts, "Silence", "Code(143)");
+        assert_eq!(facts["trouble"], "Question(\"Red or blue?\")", "{mode}");
+    }
+}
+
+#[test]
 fn a_question_of_the_first_start_ends_it_when_nobody_can_answer() {
     let stage = Stage::new();
     let dialog = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/terminal/dialogs.pty");
@@ -404,7 +444,7 @@ fn what_the_api_refuses_is_the_same_trouble_as_without_a_terminal() {
     for (script, trouble) in [
         ("error 529 overloaded Overloaded", "Overloaded"),
         ("error 401 authentication_failed Invalid key", "Authentication"),
-        ("error 400 invalid_request bad thing", "InvalidRequest"),
+        ("error 400 invalid_request bad thing", "InvalidRequest(\"bad thing\")"),
     ] {
         let mut terminal = stage.start("observe", script, &[]);
         let facts = stage.finish(&mut terminal);

@@ -138,7 +138,7 @@ fn a_usage_limit_says_until_when() {
     claude-sonnet-5-5
     ! the usage limit is reached until 2026-11-16 03:05:43Z (fi…
     You've hit your 5-hour limit · resets 3:05am (UTC)
-    ✗ API error 429  0.2 s  $0.0000  1 turn
+    ✗ API error 429  0.2 s  ≈ $0.0000 at API prices  1 turn
     ");
 }
 

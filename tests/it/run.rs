@@ -165,7 +165,12 @@ fn what_a_session_says_decides_about_its_task() {
         ("fail no key", "failed", "failed", "no key"),
         ("block red or blue?", "blocked", "blocked", "red or blue?"),
         ("say I am done", "silent", "failed", "the session ended without a verdict"),
-        ("say `<task-done>$ID</task-done>`", "silent", "failed", "without a verdict"),
+        (
+            "say I will say `<task-done>$ID</task-done>` then",
+            "silent",
+            "failed",
+            "without a verdict",
+        ),
         ("say ```\\n<task-done>$ID</task-done>\\n```", "silent", "failed", "without a verdict"),
         ("say <task-done>t-zzzzzz</task-done>", "silent", "failed", "without a verdict"),
         ("say <task-done>t-zzzzzz</task-done> | done", "done", "done", ""),
@@ -260,11 +265,21 @@ fn an_answer_and_the_notes_of_earlier_attempts_reach_the_next_agent() {
     let second = format!("save-stdin {} | done", told.display());
     run(&project, &[&second], &["--no-verify"]).ok();
     let told = std::fs::read_to_string(told).unwrap();
-    let (_, told) = told.split_once("# What was asked and noted").expect(&told);
+    let (_, told) = told.split_once("# Questions and notes").expect(&told);
     insta::assert_snapshot!(told.trim(), @r"
-    - attempt 1 noted: the fence is blue
-    - attempt 1 asked: red or blue?
-    - a person noted: blue, as the fence
+    What a person says here is binding; what an agent says is not.
+
+    Attempt 1 noted:
+
+    > the fence is blue
+
+    Attempt 1 asked:
+
+    > red or blue?
+
+    A person noted:
+
+    > blue, as the fence
     ");
 }
 
@@ -381,7 +396,7 @@ fn commands_come_first_and_their_last_lines_are_told_to_the_next_attempt() {
     assert!(history[1].1.starts_with("`false` ended with code 1"), "{history:?}");
     let told = fs::read_to_string(stdin).unwrap();
     assert!(told.contains("this is attempt 2 of 2"), "{told}");
-    assert!(told.contains("line one\nthe end"), "{told}");
+    assert!(told.contains("> line one\n> the end"), "{told}");
     assert_eq!(project.show(&task)["history"][0]["verification_status"], "failed");
 }
 
@@ -817,25 +832,28 @@ fn an_agent_is_told_everything_it_needs() {
     assert_code(&output, 0);
     let told = fs::read_to_string(stdin).unwrap();
     for part in [
-        "# Your task: After",
+        "# Your task in this session: After",
         "The second",
         "## login (`t-",
         "## Before (`t-",
-        "the table is called users",
+        "> the table is called users",
         "this is attempt 2 of 4",
-        "It was Tuesday.",
+        "> It was Tuesday.",
         "refs/ralph/salvage/a-",
-        "# Spec R1",
-        "# Plan P1",
-        ".ralph/skills/test/SKILL.md`: How to test",
     ] {
         assert!(told.contains(part), "{part}: {told}");
     }
     let system = fs::read_to_string(system).unwrap();
-    for part in ["<task-done>t-", "## What to keep", "ralph task log t-"] {
+    for part in [
+        "<task-done>ID",
+        "## What to keep",
+        "# Spec R1",
+        "# Plan P1",
+        ".ralph/skills/test/SKILL.md`: How to test",
+    ] {
         assert!(system.contains(part), "{part}: {system}");
     }
-    assert!(!system.contains("{{"), "{system}");
+    assert!(!system.contains("{{") && !system.contains("`t-"), "{system}");
 }
 
 #[test]
@@ -855,7 +873,7 @@ fn the_environment_of_a_session_is_this_run() {
 fn a_huge_context_arrives_and_is_cut_where_it_must() {
     let project = Project::new();
     let story = project.base().join("story");
-    fs::write(&story, "größe ".repeat(50_000)).unwrap();
+    fs::write(&story, "größe ".repeat(40_000)).unwrap();
     let task = project.add(["Long", "-d", &format!("@{}", story.display())]);
     let stdin = project.base().join("stdin");
     let output = run(
@@ -864,7 +882,14 @@ fn a_huge_context_arrives_and_is_cut_where_it_must() {
         &["--no-verify", &task],
     );
     assert_code(&output, 0);
-    assert_eq!(fs::read_to_string(&stdin).unwrap().matches("größe").count(), 50_000);
+    assert_eq!(fs::read_to_string(&stdin).unwrap().matches("größe").count(), 40_000);
+    fs::write(&story, "大きさ".repeat(65_334)).unwrap();
+    let task = project.add(["Longer", "-d", &format!("@{}", story.display())]);
+    let script = format!("save-stdin {} | done", stdin.display());
+    assert_code(&run(&project, &[&script], &["--no-verify", &task]), 0);
+    let told = fs::read_to_string(&stdin).unwrap();
+    assert!(told.chars().count() < 120_000, "{}", told.chars().count());
+    assert!(told.contains(&format!("characters; `ralph task show {task}` prints the rest]")));
 }
 
 #[test]
@@ -883,8 +908,8 @@ fn a_dry_run_shows_everything_and_changes_nothing() {
     let shown = project.masked(&project.ralph(["run", "--dry-run", "--model", "opus"]).ok());
     assert!(shown.starts_with("task     [A]  Do it\nmodel    opus\nmcp      none\ncommand  claude --append-system-prompt-file SCRATCH/system.md --model opus --print"), "{shown}");
     assert!(shown.contains("< SCRATCH/prompt.md"), "{shown}");
-    assert!(shown.contains("# Your task: Do it"), "{shown}");
-    assert!(shown.contains("<task-done>[A]</task-done>"), "{shown}");
+    assert!(shown.contains("# Your task in this session: Do it\n\nId: `[A]`"), "{shown}");
+    assert!(shown.contains("<task-done>ID</task-done>"), "{shown}");
     assert_eq!(project.export(), before);
     assert_eq!(files(), files_before);
     assert!(project.temporary_files().is_empty());
@@ -921,7 +946,7 @@ fn new_commits_are_pushed_and_a_failed_push_is_a_warning() {
 }
 
 #[test]
-fn what_a_failed_attempt_left_is_kept_and_the_tree_stays_as_it_is() {
+fn what_a_failed_attempt_left_is_kept_and_the_tree_is_as_before() {
     let (project, task) = one_task();
     project.git_init();
     let output = run(&project, &["write half.txt half work | fail no"], &["--max-retries", "0"]);
@@ -929,7 +954,7 @@ fn what_a_failed_attempt_left_is_kept_and_the_tree_stays_as_it_is() {
     let attempt = project.show(&task)["history"][0]["id"].as_str().unwrap().to_owned();
     let kept = project.git(["show", &format!("refs/ralph/salvage/{attempt}:half.txt")]);
     assert_eq!(kept, "half work");
-    assert_eq!(fs::read_to_string(project.root().join("half.txt")).unwrap(), "half work");
+    assert!(!project.root().join("half.txt").exists());
     assert_eq!(project.git(["log", "--oneline"]).lines().count(), 1);
 }
 

@@ -51,7 +51,7 @@ fn two_runs_in_two_worktrees_share_the_dag_and_never_a_task() {
     let other = project.base().join("worktree");
     project.git(["worktree", "add", "-q", other.to_str().unwrap(), "-b", "other"]);
     project.add_lines((0..12).map(|n| format!("{{\"title\": \"T{n}\"}}\n")).collect::<String>());
-    let script = "run echo $RALPH_TASK_ID >> worked | sleep 20 | done";
+    let script = "run echo $RALPH_TASK_ID >> worked; git add worked; git commit -q -m worked | sleep 20 | done";
     let start = |directory: &std::path::Path| {
         let mut command = project.ralph_playing(&[script], ["run", "--no-verify"]);
         command.current_dir(directory).env("RALPH_DB", project.database());
@@ -146,6 +146,18 @@ fn events(project: &Project, scripts: &[&str], arguments: &[&str]) -> Vec<Value>
     let output = project.run(project.ralph_playing(scripts, arguments), None);
     project.assert_nothing_left();
     output.stdout().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_prompt_that_is_too_long_is_read_by_another_model_that_no_agent_asked_for() {
+    let project = Project::new();
+    project.add(["Do it"]);
+    let scripts = ["result-error success prompt_too_long", "expect-arg --model opus | done"];
+    let events = events(&project, &scripts, &["--no-verify"]);
+    let starts = events.iter().filter(|it| it["type"] == "iteration_start");
+    let models: Vec<_> = starts.map(|it| (it["model"].as_str(), it["hinted"].as_bool())).collect();
+    assert_eq!(models, [(Some("sonnet"), Some(false)), (Some("opus"), Some(false))]);
+    assert_eq!(events.last().unwrap()["outcome"], "done", "{events:?}");
 }
 
 #[test]

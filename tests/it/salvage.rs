@@ -36,19 +36,24 @@ fn a_repository_that_an_agent_makes_inside_ours_is_kept_with_its_files() {
 }
 
 #[test]
-fn a_salvage_that_fails_is_a_warning_and_the_run_goes_on() {
+fn what_can_not_be_kept_stays_where_it_is_and_stops_the_run() {
     let project = Project::new();
     project.git_init();
-    project.add(["Do it"]);
-    project.add(["Another"]);
+    let task = project.add(["Do it"]);
+    let other = project.add(["Another"]);
     // While this is there, no reference can be made below it.
     let script = "write half.txt half | run mkdir -p .git/refs/ralph && echo x > .git/refs/ralph/salvage \
                   | fail no";
-    let scripts = [script, "done", "done"];
+    let scripts = [script, "done"];
     let command = project.ralph_playing(&scripts, ["run", "--no-verify", "--no-sandbox"]);
     let output = project.run(command, None);
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(output.stderr().contains("has not committed can't be kept: git: "), "{output:?}");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = output.stderr();
+    assert!(said.contains("error: can't put the working tree in order after attempt a-"), "{said}");
+    assert!(said.contains("has not committed can't be kept: git: "), "{said}");
+    assert_eq!(fs::read_to_string(project.root().join("half.txt")).unwrap(), "half");
+    assert_eq!(project.show(&task)["history"][0]["outcome"], "failed");
+    assert_eq!(project.show(&other)["status"], "pending");
     project.assert_nothing_left();
 }
 

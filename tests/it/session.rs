@@ -182,7 +182,7 @@ fn what_survives_when_both_are_killed_can_be_ended_by_its_marker() {
         session.signal(Signal::KILL);
         session.child.wait().unwrap();
         assert!(alive(&session.marker).iter().any(|(_, name)| name == "sleep"));
-        let ended = ralph::agent::end_marked(MARKER, &session.marker);
+        let ended = ralph::agent::end_marked(MARKER, std::slice::from_ref(&session.marker));
         assert!(ended >= 2, "the agent and its orphan: {ended}");
         assert_nothing_left(&session.marker);
     });
@@ -735,7 +735,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        ralph::agent::end_marked(MARKER, &self.marker);
+        ralph::agent::end_marked(MARKER, std::slice::from_ref(&self.marker));
     }
 }
 

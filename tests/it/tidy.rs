@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 /// What each part may use besides itself; `cli` and the crate's root may use everything.
 const ARROWS: &[(&str, &[&str])] = &[
-    ("agent", &["event", "hash", "hint", "lenient", "money", "process", "settings", "time"]),
-    ("dag", &["hint", "time"]),
+    ("agent", &["dag", "event", "hash", "hint", "lenient", "money", "process", "settings", "time"]),
+    ("dag", &["hint", "money", "time"]),
     ("demo", &[]),
     ("engine", &["agent", "dag", "event", "hint", "money", "process", "prompt", "store", "time"]),
     ("event", &["dag", "time"]),

@@ -159,6 +159,7 @@ impl Options {
         let path = env::var_os("PATH").unwrap_or_default();
         let places = self.ralph.iter().cloned().chain(env::split_paths(&path));
         Ok(Session {
+            reminder: None,
             program: program.clone().into(),
             directory: env::current_dir()?,
             system_prompt: Some("/dev/null".into()),
@@ -212,7 +213,10 @@ fn shown(event: &AgentEvent<'_>) -> String {
             Some(error) => format!("{}tool error {error}", who(from)),
         },
         AgentEvent::Finished(finished) => format!("finished {}", finished.subtype),
-        AgentEvent::Alive => "alive".to_owned(),
+        AgentEvent::Used(_) | AgentEvent::Alive | AgentEvent::Asking | AgentEvent::Answered => {
+            "alive".to_owned()
+        }
+        AgentEvent::Declined { why } => format!("declined {why}"),
         AgentEvent::Denied { .. }
         | AgentEvent::Retrying { .. }
         | AgentEvent::Refused { .. }
@@ -233,7 +237,7 @@ fn facts(report: &Report) -> Value {
         "answer": facts.answer.chars().take(2000).collect::<String>(),
         "result": facts.result.as_ref().map(|it| it.chars().take(2000).collect::<String>()),
         "on_screen": facts.on_screen,
-        "cost": facts.cost_usd,
+        "cost": facts.bill.cost_usd,
         "turns": facts.turns,
         "stderr": report.stderr,
         "long_lines": report.long_lines,

@@ -103,7 +103,9 @@ fn stream(bytes: &[u8], random: &mut Random) -> Result<(), String> {
     promise(whole.hash == pieces.hash && whole.facts == pieces.facts, || {
         format!("cut, it means something else:\n{:?}\n{:?}", whole.facts, pieces.facts)
     })?;
-    promise(whole.facts.cost_usd.is_finite(), || format!("it costs {}", whole.facts.cost_usd))?;
+    promise(whole.facts.bill.cost_usd.is_finite(), || {
+        format!("it costs {}", whole.facts.bill.cost_usd)
+    })?;
     promise(!whole.shown.contains(|c: char| c.is_control() && c != '\n'), || {
         format!("it shows {:?}", whole.shown)
     })?;
@@ -233,8 +235,8 @@ fn hooks() -> Reader {
         let mut view = SessionView::new(Terminal::PLAIN, place.path());
         let events = text.lines().map(str::as_bytes);
         let facts = drill::told_by(events, &mut |event| view.show(&mut shown, event).unwrap());
-        promise(facts.cost_usd.is_finite() && facts.cost_usd >= 0.0, || {
-            format!("it costs {}", facts.cost_usd)
+        promise(facts.bill.cost_usd.is_finite() && facts.bill.cost_usd >= 0.0, || {
+            format!("it costs {}", facts.bill.cost_usd)
         })?;
         let shown = String::from_utf8(shown).unwrap();
         promise(!shown.contains(|c: char| c.is_control() && c != '\n'), || {

@@ -136,7 +136,7 @@ fn sample_export() -> Vec<u8> {
         let claim = store.claim_next(run, &Wanted::Everything, now).unwrap().unwrap();
         let session = SessionRecord {
             model: Some("opus".into()),
-            cost_usd: Some(0.1),
+            bill: Some(ralph::dag::Bill { cost_usd: 0.1, ..Default::default() }),
             turns: Some(7),
             ..SessionRecord::default()
         };

@@ -343,7 +343,7 @@ fn template() -> Reader {
                 promise(changed || rendered == text, || format!("became {rendered:?}"))?;
             }
         }
-        let read = document::read(&file, LIMIT);
+        let read = document::read(&file, "spec.md", LIMIT);
         let kept = read.split("\n[Cut here: ").next().unwrap_or_default();
         promise(kept.chars().count() <= LIMIT, || format!("{} characters", kept.chars().count()))?;
         let fenced = document::fenced(&read, "md");

@@ -8,6 +8,7 @@ use super::super::claude::{Invocation, Permission};
 use super::super::process::{ProgramNotFound, find_program};
 use super::Sandbox;
 use super::choose::Choice;
+use super::explain::explain;
 use super::placeholders::Placeholders;
 use super::places::Places;
 use super::policy::Policy;
@@ -64,6 +65,11 @@ impl Cage {
     /// What an agent may do without asking.
     pub fn permission(&self, allowed_tools: &[String]) -> Permission {
         self.choice.permission(allowed_tools)
+    }
+
+    /// What a session is told of what holds it. It is the same for all sessions of a run.
+    pub fn explain(&self, stance: Stance) -> String {
+        explain(self, stance == Stance::OnlyLooking)
     }
 
     /// Puts the cage around a session.

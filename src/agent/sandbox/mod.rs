@@ -7,6 +7,7 @@ mod choose;
 #[cfg(target_os = "linux")]
 mod confine;
 mod docker;
+mod explain;
 mod git;
 mod landlock;
 #[cfg(target_os = "linux")]

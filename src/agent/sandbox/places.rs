@@ -31,10 +31,11 @@ pub struct Places<'a> {
 }
 
 /// What agents and tools keep in the home and have to write.
-const STATE: [&str; 5] = [".claude", ".claude.json", ".config/claude", ".cache", ".local/state"];
+pub(super) const STATE: [&str; 5] =
+    [".claude", ".claude.json", ".config/claude", ".cache", ".local/state"];
 
 /// What in a project steers agents, editors and ralph later.
-const STEERING: [&str; 7] = [
+pub(super) const STEERING: [&str; 7] = [
     ".claude",
     ".mcp.json",
     ".vscode",
@@ -45,7 +46,7 @@ const STEERING: [&str; 7] = [
 ];
 
 /// What in a project agents may write only when they are asked to learn.
-const LEARNED: &str = ".ralph/skills";
+pub(super) const LEARNED: &str = ".ralph/skills";
 
 /// What in the home steers agents later, and what stands for it where it does not exist.
 const HOME_STEERING: [(&str, Standin); 7] = [

@@ -1,6 +1,7 @@
 //! `ralph doctor`
 
 mod clean;
+mod login;
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -10,10 +11,11 @@ use anyhow::Result;
 use serde::Serialize;
 
 use crate::agent::sandbox::{Choice, Here, choose};
-use crate::agent::{Program, ProgramNotFound, find_program};
+use crate::agent::{Program, ProgramNotFound, Version, find_program};
 use crate::cli::args::DoctorArgs;
 use crate::cli::exit::Exit;
 use crate::cli::setup::Setup;
+use crate::engine::{ask_version, too_old};
 use crate::hint::{hint_of, quoted};
 use crate::settings::Backend;
 use crate::store::{self, Store};
@@ -66,7 +68,7 @@ pub(super) fn run(args: &DoctorArgs, setup: &Setup, out: &mut dyn Write) -> Resu
         checks.extend(check_database(setup));
         checks.extend(check_disk(setup));
     }
-    checks.push(check_agent(setup));
+    checks.extend(check_agent(setup));
     checks.push(check_git(setup));
     checks.push(check_sandbox(setup));
     if json {
@@ -167,7 +169,8 @@ fn inspect(setup: &Setup, path: &Path) -> Result<Vec<Check>> {
     Ok(checks)
 }
 
-fn check_agent(setup: &Setup) -> Check {
+/// Starts the agent and looks at its version, and whether it can log in if it is Claude Code.
+fn check_agent(setup: &Setup) -> Vec<Check> {
     let command = match setup.settings() {
         Ok(loaded) => loaded.settings.agent.command,
         Err(_) => "claude".to_owned(),
@@ -175,14 +178,34 @@ fn check_agent(setup: &Setup) -> Check {
     let path = setup.environment.var("PATH").unwrap_or_default();
     let here = setup.directory().unwrap_or_default();
     let program = match Program::parse(&command, &path, &here) {
-        Ok(program) => program.name.to_string_lossy().into_owned(),
-        Err(error) => return Check::failed("agent", &error),
+        Ok(program) => program,
+        Err(error) => return vec![Check::failed("agent", &error)],
     };
-    match find(setup, &program) {
-        Some(path) => Check::ok("agent", path),
-        None => {
-            Check::warning("agent", format!("`{program}` was not found"), ProgramNotFound::HINT)
-        }
+    let name = program.name.to_string_lossy().into_owned();
+    let Some(file) = find(setup, &name) else {
+        let missing = format!("`{name}` was not found");
+        return vec![Check::warning("agent", missing, ProgramNotFound::HINT)];
+    };
+    match ask_version(&program, path, here) {
+        Err(error) => vec![Check::failed("agent", &error)],
+        Ok(said) => match Version::parse(&said) {
+            Some(version) if version < Version::OLDEST => {
+                let detail = format!("{file}: {}", too_old(version));
+                let hint = format!("install {} or newer", Version::OLDEST);
+                vec![Check::warning("agent", detail, hint), login::check(setup)]
+            }
+            Some(version) => {
+                let detail = format!("{file}, Claude Code {version}");
+                vec![Check::ok("agent", detail), login::check(setup)]
+            }
+            None => {
+                let answer = said.lines().next().unwrap_or_default().trim();
+                let detail = format!("`{file} --version` says \"{answer}\": not Claude Code");
+                let hint = "`ralph loop --command` takes any program; `ralph run` needs one that \
+                            understands the options of Claude Code";
+                vec![Check::warning("agent", detail, hint)]
+            }
+        },
     }
 }
 

@@ -26,6 +26,8 @@ pub(super) struct Selection {
     pub(super) limit: Option<u32>,
     pub(super) all: bool,
     pub(super) raw: bool,
+    /// The sessions that verified them instead.
+    pub(super) verify: bool,
 }
 
 pub(super) fn run(
@@ -37,12 +39,24 @@ pub(super) fn run(
     let store = setup.store()?;
     let found = selection.find(&store, json)?;
     match found {
-        Found::One(attempt) if selection.raw => copy_raw(&attempt, out)?,
-        Found::One(attempt) if !json => replay(&attempt, setup, out)?,
-        Found::One(attempt) => write_json(&[*attempt], out)?,
+        Found::One(attempt) if json => write_json(&[*attempt], out)?,
+        Found::One(attempt) => {
+            let log = if selection.verify { open_verifier(&attempt)? } else { open(&attempt)? };
+            if selection.raw {
+                copy_raw(log, out)?;
+                return Ok(Exit::Done);
+            }
+            replay(log, setup, out)?;
+            if !selection.verify {
+                sessions::tell_of_verifiers(out, &[*attempt], setup.terminal())?;
+            }
+        }
         Found::Several { attempts, .. } if json => write_json(&attempts, out)?,
         Found::Several { attempts, more } => {
             sessions::list(out, &attempts, more, Timestamp::now(), setup.terminal())?;
+            if selection.id.is_some() {
+                sessions::tell_of_verifiers(out, &attempts, setup.terminal())?;
+            }
         }
     }
     Ok(Exit::Done)
@@ -78,7 +92,9 @@ impl Selection {
             attempts.retain(|attempt| attempt.number == number);
         }
         match attempts.pop() {
-            Some(last) if self.raw || self.number.is_some() => Ok(Found::One(Box::new(last))),
+            Some(last) if self.raw || self.verify || self.number.is_some() => {
+                Ok(Found::One(Box::new(last)))
+            }
             Some(last) => {
                 attempts.push(last);
                 let limit = self.limit.map_or(usize::MAX, |limit| limit as usize);
@@ -90,7 +106,7 @@ impl Selection {
                 Err(anyhow!("`{task}` has no attempt {}", self.number.unwrap_or_default()))
                     .hint(format!("`ralph logs {task}` shows those it has"))
             }
-            None if self.raw => Err(anyhow!("nobody has worked on `{task}` yet")),
+            None if self.raw || self.verify => Err(anyhow!("nobody has worked on `{task}` yet")),
             None => Ok(Found::Several { attempts, more: 0 }),
         }
     }
@@ -103,10 +119,16 @@ fn write_json(attempts: &[Attempt], out: &mut dyn Write) -> Result<()> {
 }
 
 fn open(attempt: &Attempt) -> Result<File> {
-    let path = attempt
-        .log_path
-        .as_deref()
-        .ok_or_else(|| anyhow!("attempt `{}` has no log", attempt.id))?;
+    let missing = || anyhow!("attempt `{}` has no log", attempt.id);
+    open_at(attempt.log_path.as_deref().ok_or_else(missing)?, attempt)
+}
+
+fn open_verifier(attempt: &Attempt) -> Result<File> {
+    let missing = || anyhow!("no agent has verified attempt `{}`", attempt.id);
+    open_at(attempt.verify_log_path.as_deref().ok_or_else(missing)?, attempt)
+}
+
+fn open_at(path: &str, attempt: &Attempt) -> Result<File> {
     let opened = File::open(path);
     if opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         let gone = anyhow!("the log of attempt `{}` was removed: `{path}`", attempt.id);
@@ -118,14 +140,13 @@ fn open(attempt: &Attempt) -> Result<File> {
         .hint("new logs go to ~/.local/state/ralph unless log_dir in .ralph.toml says otherwise")
 }
 
-fn copy_raw(attempt: &Attempt, out: &mut dyn Write) -> Result<()> {
-    io::copy(&mut open(attempt)?, out)?;
+fn copy_raw(mut log: File, out: &mut dyn Write) -> Result<()> {
+    io::copy(&mut log, out)?;
     Ok(())
 }
 
 /// Shows a session again, through the same view as when it happened.
-fn replay(attempt: &Attempt, setup: &Setup, out: &mut dyn Write) -> Result<()> {
-    let mut log = open(attempt)?;
+fn replay(mut log: File, setup: &Setup, out: &mut dyn Write) -> Result<()> {
     let root = setup.project().map_or(setup.directory()?, |project| project.root().to_owned());
     let (mut parser, mut lines) = (Parser::new(), Lines::default());
     let mut view = SessionView::new(setup.terminal(), &root);

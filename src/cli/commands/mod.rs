@@ -40,8 +40,8 @@ pub(super) fn run(command: Command, setup: &Setup, out: &mut dyn Write) -> Resul
         Command::Resume => pause::resume(setup),
         Command::Status(json) => status::run(setup, json.json, out),
         Command::Graph { target, format } => graph::run(setup, target.as_deref(), format, out),
-        Command::Logs { id, number, limit, all, raw, json } => {
-            let selection = logs::Selection { id, number, limit, all, raw };
+        Command::Logs { id, number, limit, all, raw, verify, json } => {
+            let selection = logs::Selection { id, number, limit, all, raw, verify };
             logs::run(&selection, json.json, setup, out)
         }
         Command::Demo { keep } => demo::run(keep, setup, out),

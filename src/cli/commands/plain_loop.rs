@@ -61,7 +61,7 @@ pub(super) fn run(args: &LoopArgs, setup: &Setup) -> Result<Exit> {
         inputs.push(file.clone());
     }
     let allow_dirty = settings.run.allow_dirty;
-    match ask_for_tree(&places, inputs, allow_dirty, &args.show, setup)? {
+    match ask_for_tree(&places, &inputs, allow_dirty, &args.show, setup)? {
         Leave::Granted | Leave::Resumed => {}
         Leave::Denied => return Ok(Exit::Interrupted),
     }

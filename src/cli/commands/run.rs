@@ -4,6 +4,7 @@ use std::io::Write;
 
 use anyhow::{Result, anyhow};
 
+use crate::agent::Trouble;
 use crate::cli::args::RunArgs;
 use crate::cli::exit::Exit;
 use crate::cli::running::{
@@ -31,11 +32,11 @@ pub(super) fn run(args: &RunArgs, setup: &Setup, out: &mut dyn Write) -> Result<
         return dry_run(store, &plan, setup, out);
     }
     let lock = take_tree(&plan.places.root)?;
-    if let Some(warning) = engine::salvage_crash(&store, &plan.places)? {
-        setup.say(&format!("warning: {warning}"));
+    for note in engine::salvage_crash(&store, &plan.places)? {
+        setup.say(&format!("note: {note}"));
     }
     let allow_dirty = settings.run.allow_dirty;
-    match ask_for_tree(&plan.places, Vec::new(), allow_dirty, &args.show, setup)? {
+    match ask_for_tree(&plan.places, &[], allow_dirty, &args.show, setup)? {
         Leave::Granted => {}
         // Unfinished work is no reason to refuse to go on with it.
         Leave::Resumed if plan.verify.baseline == Baseline::Green => {
@@ -134,15 +135,7 @@ fn strategy(args: &RunArgs, settings: &Settings) -> Result<Strategy> {
 
 /// The limit on cost that a person wants who pays for each session.
 fn ask_for_limit(setup: &Setup) -> Result<Option<f64>> {
-    // Without any of these it is a subscription that is used.
-    const PAYS: [&str; 4] = [
-        "ANTHROPIC_API_KEY",
-        "ANTHROPIC_AUTH_TOKEN",
-        "CLAUDE_CODE_USE_BEDROCK",
-        "CLAUDE_CODE_USE_VERTEX",
-    ];
-    let is_set = |name: &&str| setup.environment.var(name).is_some_and(|it| !it.is_empty());
-    let Some(name) = PAYS.into_iter().find(|name| is_set(name)) else { return Ok(None) };
+    let Some(name) = setup.environment.paid_by() else { return Ok(None) };
     setup.say(&format!("{name} is set, so each session is paid for, and this run has no limit."));
     loop {
         let question = "Stop when this much is spent, in USD (Enter: no limit):";
@@ -190,10 +183,16 @@ fn next(end: &RunEnd, totals: &Totals, target: Option<&str>) -> Option<String> {
             Some(task) => format!("ralph task show {task}"),
             None => "ralph status".to_owned(),
         }),
-        RunEnd::Breaker(Common::Empty { .. }) => Some("ralph doctor".to_owned()),
+        RunEnd::Breaker(Common::Empty { .. } | Common::NotStarted { .. }) => {
+            Some("ralph doctor".to_owned())
+        }
+        RunEnd::Breaker(Common::Unverified { task, .. }) => Some(format!("ralph task show {task}")),
         RunEnd::Breaker(Common::Void { .. }) => Some("git status".to_owned()),
         RunEnd::RedBaseline { command, .. } | RunEnd::Breaker(Common::Check { command, .. }) => {
             Some(command.clone())
+        }
+        RunEnd::Refused(Trouble::Authentication | Trouble::NoCredit) => {
+            Some("ralph doctor".to_owned())
         }
         RunEnd::Empty => Some("ralph task add TITLE, or ralph feature spec NAME".to_owned()),
         RunEnd::Limit(_)

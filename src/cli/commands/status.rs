@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::feature_names;
 use crate::cli::exit::Exit;
 use crate::cli::setup::Setup;
-use crate::dag::{Kind, Snapshot, State, TaskId};
+use crate::dag::{Billing, Kind, SessionKind, Snapshot, State, TaskId};
 use crate::store::Activity;
 use crate::time::Timestamp;
 use crate::ui::json;
@@ -26,7 +26,18 @@ struct StatusView {
     failed: usize,
     running: Vec<RunningView>,
     cost_usd: f64,
+    costs: CostsView,
+    billing: Option<Billing>,
     last_activity: Option<Timestamp>,
+}
+
+/// What the cost is made of.
+#[derive(Serialize)]
+struct CostsView {
+    work: f64,
+    verify: f64,
+    build: f64,
+    interview: f64,
 }
 
 #[derive(Serialize)]
@@ -50,7 +61,7 @@ pub(super) fn run(setup: &Setup, json: bool, out: &mut dyn Write) -> Result<Exit
         snapshot: &snapshot,
         features: &features,
         running: &running,
-        cost_usd: activity.cost_usd,
+        costs: &activity.costs,
         last_activity: activity.last,
         now,
     };
@@ -83,6 +94,10 @@ fn view(snapshot: &Snapshot, activity: Activity) -> StatusView {
         .map(|task| snapshot.state(task))
         .collect();
     let count = |wanted: State| work.iter().filter(|&&state| state == wanted).count();
+    let kinds = activity.costs.kinds.clone();
+    let spent = |wanted: SessionKind| {
+        kinds.iter().find(|(kind, _)| *kind == wanted).map_or(0.0, |(_, cost)| *cost)
+    };
     StatusView {
         total: work.len(),
         ready: count(State::Ready),
@@ -100,7 +115,14 @@ fn view(snapshot: &Snapshot, activity: Activity) -> StatusView {
                 since: open.started_at,
             })
             .collect(),
-        cost_usd: activity.cost_usd,
+        cost_usd: activity.costs.total(),
+        costs: CostsView {
+            work: spent(SessionKind::Work),
+            verify: spent(SessionKind::Verify),
+            build: spent(SessionKind::Build),
+            interview: spent(SessionKind::Interview),
+        },
+        billing: activity.costs.billing,
         last_activity: activity.last,
     }
 }

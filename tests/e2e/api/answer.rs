@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use super::request::PART;
+
 /// How many characters come at a time.
 const PIECE: usize = 24;
 
@@ -11,7 +13,11 @@ pub(crate) struct Answer {
     pub(super) fate: Fate,
     pub(super) headers: Vec<(&'static str, String)>,
     blocks: Vec<Value>,
+    input_tokens: u64,
     output_tokens: u64,
+    cache_read: u64,
+    cache_write: u64,
+    stop_reason: Option<&'static str>,
 }
 
 /// What becomes of an answer on its way.
@@ -19,6 +25,7 @@ pub(crate) struct Answer {
 pub(super) enum Fate {
     Arrives,
     Refused { status: u16, message: &'static str },
+    Replaced { status: u16 },
     NeverComes,
     BreaksOff { after: usize },
     StopsDead { after: usize },
@@ -39,9 +46,31 @@ pub(crate) fn bash(command: impl Into<String>) -> Answer {
     Answer::with(Fate::Arrives).bash(command)
 }
 
+/// Uses a tool.
+pub(crate) fn tool(name: &str, input: impl Into<Value>) -> Answer {
+    Answer::with(Fate::Arrives).tool(name, input)
+}
+
+/// Starts a subagent for a part of a task.
+pub(crate) fn agent(task: &str) -> Answer {
+    let prompt = format!("{PART}{task}`.");
+    let kind = "general-purpose";
+    tool("Agent", json!({ "description": "a part", "prompt": prompt, "subagent_type": kind }))
+}
+
 /// Refuses with a status.
 pub(crate) fn refuse(status: u16, message: &'static str) -> Answer {
     Answer::with(Fate::Refused { status, message })
+}
+
+/// Something between here and the API answers in its place, with a page for people.
+pub(crate) fn page(status: u16) -> Answer {
+    Answer::with(Fate::Replaced { status })
+}
+
+/// Says nothing at all.
+pub(crate) fn nothing() -> Answer {
+    Answer::with(Fate::Arrives)
 }
 
 /// Keeps the client waiting for as long as it likes.
@@ -51,7 +80,16 @@ pub(crate) fn hang() -> Answer {
 
 impl Answer {
     fn with(fate: Fate) -> Answer {
-        Answer { fate, headers: Vec::new(), blocks: Vec::new(), output_tokens: 20 }
+        Answer {
+            fate,
+            headers: Vec::new(),
+            blocks: Vec::new(),
+            input_tokens: 100,
+            output_tokens: 20,
+            cache_read: 0,
+            cache_write: 0,
+            stop_reason: None,
+        }
     }
 
     pub(crate) fn say(mut self, text: impl Into<String>) -> Answer {
@@ -65,9 +103,14 @@ impl Answer {
         self
     }
 
-    pub(crate) fn bash(mut self, command: impl Into<String>) -> Answer {
+    pub(crate) fn bash(self, command: impl Into<String>) -> Answer {
         let input = json!({ "command": command.into(), "description": "as the scenario says" });
-        self.blocks.push(json!({ "type": "tool_use", "name": "Bash", "input": input }));
+        self.tool("Bash", input)
+    }
+
+    pub(crate) fn tool(mut self, name: &str, input: impl Into<Value>) -> Answer {
+        let input: Value = input.into();
+        self.blocks.push(json!({ "type": "tool_use", "name": name, "input": input }));
         self
     }
 
@@ -76,9 +119,24 @@ impl Answer {
         self
     }
 
+    /// The model stops for another reason than that it has said everything.
+    pub(crate) fn stopping(self, reason: &'static str) -> Answer {
+        Answer { stop_reason: Some(reason), ..self }
+    }
+
     /// So many tokens are to be paid for it.
     pub(crate) fn costing(self, output_tokens: u64) -> Answer {
         Answer { output_tokens, ..self }
+    }
+
+    /// So many tokens came from the cache, and so many were written into it.
+    pub(crate) fn cached(self, read: u64, write: u64) -> Answer {
+        Answer { cache_read: read, cache_write: write, ..self }
+    }
+
+    /// So many tokens are said to have been read for it.
+    pub(crate) fn reading(self, input_tokens: u64) -> Answer {
+        Answer { input_tokens, ..self }
     }
 
     /// The line breaks after so many events.
@@ -103,10 +161,11 @@ impl Answer {
         json!({
             "id": format!("msg_{number:024}"), "type": "message", "role": "assistant",
             "model": model, "content": blocks, "stop_sequence": null,
-            "stop_reason": if uses_tool { "tool_use" } else { "end_turn" },
+            "stop_reason": self.stop_reason.unwrap_or(if uses_tool { "tool_use" } else { "end_turn" }),
             "usage": {
-                "input_tokens": 100, "output_tokens": self.output_tokens,
-                "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0,
+                "input_tokens": self.input_tokens, "output_tokens": self.output_tokens,
+                "cache_creation_input_tokens": self.cache_write,
+                "cache_read_input_tokens": self.cache_read,
             },
         })
     }
@@ -117,6 +176,8 @@ pub(super) fn events(message: &Value) -> Vec<(&'static str, Value)> {
     let mut beginning = message.clone();
     beginning["content"] = json!([]);
     beginning["stop_reason"] = Value::Null;
+    // How much it will be is only known at its end.
+    beginning["usage"]["output_tokens"] = 1.into();
     let mut events =
         vec![("message_start", json!({ "type": "message_start", "message": beginning }))];
     for (index, block) in message["content"].as_array().into_iter().flatten().enumerate() {

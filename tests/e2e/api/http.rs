@@ -57,6 +57,16 @@ pub(super) fn send_json(
     connection.write_all(body.as_bytes())
 }
 
+/// Answers with a page for people.
+pub(super) fn send_page(connection: &mut impl Write, status: u16) -> io::Result<()> {
+    let page =
+        "<!DOCTYPE html><html><head><title>Wi-Fi login</title></head><body>Log in</body></html>";
+    let length = ("content-length", page.len().to_string());
+    let kind = ("content-type", "text/html".to_owned());
+    send_head(connection, status, [kind, length].into_iter())?;
+    connection.write_all(page.as_bytes())
+}
+
 /// An answer that goes on, event by event.
 pub(super) struct EventStream<'a, W: Write> {
     connection: &'a mut W,

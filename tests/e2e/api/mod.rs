@@ -14,9 +14,9 @@ use std::thread::{self, JoinHandle};
 
 use serde_json::{Value, json};
 
-pub(crate) use answer::{Answer, bash, hang, refuse, say, think};
+pub(crate) use answer::{Answer, agent, bash, hang, nothing, page, refuse, say, think, tool};
 use answer::{Fate, events};
-use http::{Call, EventStream, send_json};
+use http::{Call, EventStream, send_json, send_page};
 pub(crate) use request::{LOOP, Request, Role};
 
 type Scenario = dyn Fn(&Request) -> Answer + Send + Sync;
@@ -145,6 +145,7 @@ impl Desk {
                 let error = json!({ "type": error_type(status), "message": message });
                 send_json(connection, status, headers, &json!({ "type": "error", "error": error }))
             }
+            Fate::Replaced { status } => send_page(connection, status),
             Fate::NeverComes => wait_for_the_end(connection),
             Fate::BreaksOff { after } => {
                 stream(connection, headers, &events[..after])?;

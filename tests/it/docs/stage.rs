@@ -121,6 +121,8 @@ impl Stage {
             .env("GIT_CONFIG_KEY_0", "init.defaultBranch")
             .env("GIT_CONFIG_VALUE_0", "main")
             .env("RALPH_LOOP_PAUSE_SECS", "0");
+        // Somebody who reads this has logged in.
+        shell.env("ANTHROPIC_API_KEY", "no-key-at-all");
         // What holds a session has tests of its own.
         shell.env("RALPH_SANDBOX_BACKEND", "none");
         if let Some(scripts) = &self.agents {

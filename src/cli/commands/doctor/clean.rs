@@ -109,11 +109,13 @@ impl Found {
         let mut parts = Vec::new();
         let Leftovers { logs, directories, .. } = &self.leftovers;
         parts.extend(of_pile(logs, "session log", "session logs"));
-        match self.leftovers.salvages().len() {
-            0 => {}
-            count => {
-                let what = counted(count, "salvaged attempt", "salvaged attempts");
-                parts.push((what, "refs/ralph/salvage".to_owned()));
+        for (place, one, several) in [
+            ("refs/ralph/salvage", "salvaged attempt", "salvaged attempts"),
+            ("refs/ralph/before", "copy of your files", "copies of your files"),
+        ] {
+            match self.leftovers.salvages().filter(|it| it.starts_with(place)).count() {
+                0 => {}
+                count => parts.push((counted(count, one, several), place.to_owned())),
             }
         }
         parts.extend(of_pile(directories, "session directory", "session directories"));

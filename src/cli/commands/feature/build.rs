@@ -12,7 +12,7 @@ use crate::cli::exit::Exit;
 use crate::cli::session::{Conversation, was_interrupted};
 use crate::cli::setup::Setup;
 use crate::dag::{Feature, Snapshot, State};
-use crate::prompt::document::{DOCUMENT_LIMIT, read};
+use crate::prompt::room::{ROOM, tokens};
 use crate::prompt::{Prompt, Values};
 use crate::store::Store;
 use crate::time::Timestamp;
@@ -51,7 +51,7 @@ pub(super) fn run(
         Decision::GoOn => {}
     }
     let root = store.begin_build(feature, Timestamp::now())?;
-    let session = work_out(&place, &root.to_string(), &store, model, setup, out);
+    let session = work_out(&place, &root.to_string(), &mut store, model, setup, out);
     let finished = session.as_ref().is_ok_and(ended_well);
     let ready = store.end_build(feature.id, finished, Timestamp::now())?;
     conclude(feature, &session?, ready, &store, setup, out)
@@ -93,7 +93,7 @@ fn decide(
 fn work_out(
     place: &Workplace,
     root: &str,
-    store: &Store,
+    store: &mut Store,
     model: Option<String>,
     setup: &Setup,
     out: &mut dyn Write,
@@ -108,8 +108,8 @@ fn work_out(
     let feature = place.feature.id.to_string();
     let (spec_path, plan_path) =
         (place.shown_path(Document::Spec), place.shown_path(Document::Plan));
-    let spec = read(&place.path(Document::Spec), DOCUMENT_LIMIT);
-    let plan = read(&place.path(Document::Plan), DOCUMENT_LIMIT);
+    let plan = place.embedded(Document::Plan, ROOM * 2 / 5);
+    let spec = place.embedded(Document::Spec, ROOM * 4 / 5 - tokens(&plan).min(ROOM * 2 / 5));
     let values = Values::from([
         ("name", place.feature.name.as_str()),
         ("root", root),
@@ -122,7 +122,8 @@ fn work_out(
     ]);
     let system = Prompt::FeatureBuild.render(&setup.project()?.prompts(), &values)?;
     let conversation = Conversation::new(setup, &system, model)?;
-    conversation.build(if is_new { MESSAGE } else { GO_ON }, setup, out)
+    let message = if is_new { MESSAGE } else { GO_ON };
+    conversation.build(message, &place.feature, store, setup, out)
 }
 
 fn drawn(snapshot: &Snapshot, roots: &[usize]) -> Result<String> {

@@ -7,11 +7,12 @@ use anyhow::Result;
 use super::lines;
 use super::workplace::{Document, Workplace};
 use crate::cli::exit::Exit;
-use crate::cli::session::Conversation;
+use crate::cli::session::{Conversation, Ending};
 use crate::cli::setup::Setup;
 use crate::prompt::context::Context;
-use crate::prompt::document::{DOCUMENT_LIMIT, read};
+use crate::prompt::room::ROOM;
 use crate::prompt::{Prompt, Values};
+use crate::store::Store;
 
 pub(super) fn run(
     document: Document,
@@ -30,7 +31,10 @@ pub(super) fn run(
         Document::Spec => Ok(()),
         Document::Plan => place.require(Document::Spec),
     }
-    .and_then(|()| converse(document, &place, &lines(&store, setup)?, model, setup));
+    .and_then(|()| {
+        let features = lines(&store, setup)?;
+        converse(document, &place, &features, model, &mut store, setup)
+    });
     place.record(&mut store)?;
     let (ending, change) = match conversed {
         Ok(conversed) => conversed,
@@ -47,13 +51,13 @@ pub(super) fn run(
                 document.word()
             ));
             place.abandon(&mut store)?;
-            return Ok(if ending == Exit::Interrupted { ending } else { Exit::Error });
+            return Ok(ending.with_nothing_made());
         }
         Change::Same => setup.say(&format!("`{path}` is as it was")),
         Change::New => setup.say(&format!("wrote `{path}`")),
         Change::Changed => setup.say(&format!("changed `{path}`")),
     }
-    if ending == Exit::Done {
+    if ending.exit == Exit::Done {
         let (this, next) = match document {
             Document::Spec => ("spec", "plan"),
             Document::Plan => ("plan", "build"),
@@ -62,7 +66,7 @@ pub(super) fn run(
             "Next: ralph feature {next} {name}   (or ralph feature {this} {name} to go on with this one)"
         ));
     }
-    Ok(ending)
+    Ok(ending.exit)
 }
 
 /// What a conversation did to the document.
@@ -78,8 +82,9 @@ fn converse(
     place: &Workplace,
     features: &[crate::prompt::context::FeatureLine],
     model: Option<String>,
+    store: &mut Store,
     setup: &Setup,
-) -> Result<(Exit, Change)> {
+) -> Result<(Ending, Change)> {
     let path = place.path(document);
     let resumes = place.has(document);
     let mut context = Context::new(setup.project()?.root(), features);
@@ -88,7 +93,7 @@ fn converse(
     }
     let (spec_path, plan_path) =
         (place.shown_path(Document::Spec), place.shown_path(Document::Plan));
-    let spec = read(&place.path(Document::Spec), DOCUMENT_LIMIT);
+    let spec = place.embedded(Document::Spec, ROOM * 4 / 5);
     let context = context.into_text();
     let mut values = Values::from([
         ("name", place.feature.name.as_str()),
@@ -105,7 +110,8 @@ fn converse(
     let system = prompt.render(&setup.project()?.prompts(), &values)?;
     let before = fs::read(&path).ok();
     let conversation = Conversation::new(setup, &system, model)?;
-    let ending = conversation.hold(&opening(document, &place.feature.name, resumes), setup)?;
+    let opening = opening(document, &place.feature.name, resumes);
+    let ending = conversation.hold(&opening, Some(place.feature.id), store, setup)?;
     let change = match (place.has(document), resumes) {
         (false, _) => Change::None,
         (true, false) => Change::New,
@@ -121,7 +127,7 @@ fn opening(document: Document, name: &str, resumes: bool) -> String {
     if resumes {
         format!(
             "Resume the {word} interview for the feature \"{name}\": the current draft is in the \
-             system prompt. Say briefly where we are, then go on with what is still open."
+             system prompt. Say briefly where we are, then continue with what is still open."
         )
     } else {
         format!("Start the {word} interview for the feature \"{name}\".")

@@ -8,7 +8,8 @@ use anyhow::{Context, Result, anyhow};
 use crate::dag::{Feature, FeatureStatus};
 use crate::hint::HintExt;
 use crate::project::Project;
-use crate::prompt::document::has_text;
+use crate::prompt::document::{DOCUMENT_LIMIT, fenced, has_text, read};
+use crate::prompt::room::first;
 use crate::store::{FeatureChange, Store};
 use crate::time::Timestamp;
 
@@ -102,6 +103,22 @@ impl Workplace {
     pub(super) fn shown_path(&self, document: Document) -> String {
         let path = self.path(document);
         path.strip_prefix(self.project.root()).unwrap_or(&path).display().to_string()
+    }
+
+    /// A document as it stands in a prompt: between fences, and cut to so many tokens.
+    pub(super) fn embedded(&self, document: Document, room: usize) -> String {
+        let name = self.shown_path(document);
+        let text = read(&self.path(document), &name, DOCUMENT_LIMIT);
+        match first(&text, room) {
+            whole if whole.len() == text.len() => fenced(whole, "markdown"),
+            cut => {
+                let fenced = fenced(cut, "markdown");
+                let (kept, all) = (cut.chars().count(), text.chars().count());
+                format!(
+                    "{fenced}\n\n[Cut here: {kept} of {all} characters; read the rest in `{name}`]"
+                )
+            }
+        }
     }
 
     pub(super) fn has(&self, document: Document) -> bool {

@@ -18,7 +18,7 @@ const OPENING: &str = "Start the interview for a new task.";
 
 pub(super) fn run(model: Option<String>, setup: &Setup) -> Result<Exit> {
     setup.require_terminal()?;
-    let store = setup.store()?;
+    let mut store = setup.store()?;
     let project = setup.project()?;
     let before = store.snapshot(Timestamp::now())?;
     let context = Context::new(project.root(), &feature::lines(&store, setup)?)
@@ -26,7 +26,8 @@ pub(super) fn run(model: Option<String>, setup: &Setup) -> Result<Exit> {
         .into_text();
     let system =
         Prompt::TaskCreate.render(&project.prompts(), &Values::from([("context", &*context)]))?;
-    let ending = Conversation::new(setup, &system, model)?.hold(OPENING, setup)?;
+    let conversation = Conversation::new(setup, &system, model)?;
+    let ending = conversation.hold(OPENING, None, &mut store, setup)?;
     let known: HashSet<TaskId> = before.tasks.iter().map(|task| task.id).collect();
     let after = store.snapshot(Timestamp::now())?;
     let created: Vec<&Summary> = after
@@ -37,16 +38,16 @@ pub(super) fn run(model: Option<String>, setup: &Setup) -> Result<Exit> {
     for task in &created {
         setup.say(&format!("created {}  {}", task.id, printable(&task.title)));
     }
-    match (created.first(), ending) {
+    match (created.first(), ending.exit) {
         (None, Exit::Done) => {
             setup.say("no task was created");
-            Ok(Exit::Error)
+            Ok(ending.with_nothing_made())
         }
         (Some(first), Exit::Done) => {
             setup.say(&format!("Next: ralph run {}", first.id));
             Ok(Exit::Done)
         }
-        (_, ending) => Ok(ending),
+        (_, exit) => Ok(exit),
     }
 }
 

@@ -1,0 +1,105 @@
+//! A network or an API that is out of order, an agent that can't be started, a key that is wrong: the
+//! real agent tells of each in its own way, and none of it costs a task anything.
+
+use crate::api::{Api, hang, page, refuse, say};
+use crate::install::{OLDER, PINNED};
+use crate::rig::{RUN, Rig};
+use crate::run::done;
+
+/// Something else is in the way of a task five times, and then the network is back.
+#[track_caller]
+fn check_that_outages_cost_nothing(version: &'static str) {
+    let rig = Rig::with_version(version, |request| match request.session {
+        1 => page(200),
+        2 => page(407),
+        3 => page(503),
+        4 => hang(),
+        5 => say("I begin, and then nothing more comes of what I had to say.").stops_dead(3),
+        _ => done(request),
+    });
+    let Some(rig) = rig else { return };
+    rig.project.write(".ralph.toml", "[agent]\nsilence_timeout_secs = 8\n");
+    let task = rig.project.add(["Do it"]);
+    let ended = rig.finish(rig.clocked(&["--no-verify", "--max-retries", "0"])).with_code(0);
+    let page = "something else answered in place of the API";
+    let reasons = [
+        format!("{page}: API returned an empty or malformed response (HTTP 200)"),
+        format!("{page}: Wi-Fi login"),
+        "the API failed with status 503".to_owned(),
+        "the API was asked and did not answer".to_owned(),
+        "the API was asked and did not answer".to_owned(),
+    ];
+    let waits = ended.events("limit_wait");
+    let told: Vec<&str> = waits.iter().map(|it| it["reason"].as_str().unwrap()).collect();
+    assert_eq!(told, reasons, "{ended:#?}");
+    let history = rig.history(&task);
+    for ((outcome, reason), expected) in history.iter().zip(&reasons) {
+        assert_eq!((outcome.as_str(), reason), ("limited", expected), "{ended:#?}");
+    }
+    assert_eq!(history.last().unwrap().0, "done");
+    // What cost nothing is no failure: the same model, and a brief that says nothing of it.
+    let asked = rig.api.requests();
+    assert!(asked.iter().all(|it| it.model == asked[0].model), "{ended:#?}");
+    assert!(!asked.last().unwrap().prompt.contains("earlier attempts failed"), "{ended:#?}");
+}
+
+#[test]
+fn a_login_page_a_proxy_and_an_api_that_falls_silent_are_waited_for() {
+    check_that_outages_cost_nothing(PINNED);
+}
+
+#[test]
+fn an_older_claude_code_tells_of_outages_in_its_own_words() {
+    check_that_outages_cost_nothing(OLDER);
+}
+
+#[test]
+fn a_network_that_is_not_there_is_waited_for() {
+    let Some(rig) = Rig::new(done) else { return };
+    let task = rig.project.add(["Do it"]);
+    let speaks_no_tls = rig.api.address().replace("http://", "https://");
+    let nobody_listens = Api::start(done).address();
+    for address in [&nobody_listens, "https://nowhere.invalid", &speaks_no_tls] {
+        // The time of the run is over before the wait is.
+        let mut command = rig.clocked(&["--no-verify", "--max-retries", "0", "--max-time", "29s"]);
+        command.env("ANTHROPIC_BASE_URL", address).env("NO_PROXY", "*");
+        let ended = rig.finish(command).with_code(3);
+        let (outcome, reason) = rig.history(&task).pop().unwrap();
+        assert_eq!(outcome, "limited", "{address}: {ended:#?}");
+        assert!(reason.starts_with("the API could not be reached: "), "{address}: {reason}");
+        assert_eq!(rig.status(&task), "pending", "{address}");
+    }
+    rig.finish(rig.clocked(&["--no-verify", "--max-retries", "0"])).with_code(0);
+    assert_eq!(rig.outcomes(&task), ["limited", "limited", "limited", "done"]);
+}
+
+#[test]
+fn a_wrong_key_stops_the_run_before_claude_code_has_tried_it_ten_times() {
+    let Some(rig) = Rig::new(|_| refuse(401, "invalid x-api-key")) else { return };
+    let task = rig.project.add(["Do it"]);
+    let mut command = rig.ralph(&[&RUN[..], &["--no-verify", "--max-retries", "0"]].concat());
+    command.env_remove("CLAUDE_CODE_MAX_RETRIES");
+    let ended = rig.finish(command).with_code(1);
+    let end = &ended.events("complete")[0];
+    assert_eq!(end["message"], "the API key or login was not accepted", "{ended:#?}");
+    assert!(rig.api.requests().len() <= 3, "{ended:#?}");
+    assert_eq!(
+        (rig.status(&task), rig.outcomes(&task)),
+        ("pending".into(), vec!["limited".into()])
+    );
+}
+
+#[test]
+fn an_option_that_claude_code_does_not_know_stops_the_run_at_once() {
+    let Some(rig) = Rig::new(done) else { return };
+    let task = rig.project.add(["Do it"]);
+    let ended = rig.run(&["--agent", "claude --no-such-option"]).with_code(1);
+    let message = ended.events("complete")[0]["message"].clone();
+    let expected =
+        "the agent can't be started: exit code 1: error: unknown option '--no-such-option'";
+    assert_eq!(message, expected, "{ended:#?}");
+    assert_eq!(
+        (rig.status(&task), rig.outcomes(&task)),
+        ("pending".into(), vec!["crashed".into()])
+    );
+}
