@@ -130,7 +130,7 @@ impl Engine<'_> {
         let Some(git) = &self.git else { return Vec::new() };
         let ended = around.attempts.iter().filter(|it| it.outcome.is_some());
         let salvage = |attempt: &crate::dag::Attempt| {
-            let reference = git.salvaged(attempt.id)?;
+            let reference = git.salvaged(attempt.id.into())?;
             Some(Salvage { attempt: attempt.number, reference })
         };
         ended.filter_map(salvage).collect()

@@ -8,6 +8,7 @@ use std::{fs, io};
 use anyhow::{Context, Result};
 
 use super::git::{Git, KeptSalvage};
+use super::owner::Owner;
 use super::plan::Places;
 use crate::agent::Scratch;
 use crate::agent::log::LogFile;
@@ -73,7 +74,7 @@ impl Leftovers {
         }
         let git = Git::find(&places.root);
         let mut salvages = git.as_ref().map(Git::salvages).transpose()?.unwrap_or_default();
-        salvages.retain(|it| rule.forgets_salvage(it.attempt, it.at));
+        salvages.retain(|it| rule.forgets_salvage(it.owner, it.at));
         Ok(Leftovers { logs, directories, git, salvages })
     }
 
@@ -139,8 +140,13 @@ impl Rule {
 
     /// The repository may hold several projects, and what others have fetched into it: what is not known
     /// stays.
-    fn forgets_salvage(&self, attempt: AttemptId, at: Timestamp) -> bool {
-        self.over.get(&attempt).is_some_and(|ended| self.is_old(*ended)) && at < self.before
+    fn forgets_salvage(&self, owner: Owner, at: Timestamp) -> bool {
+        let is_over = match owner {
+            Owner::Attempt(id) => self.over.get(&id).is_some_and(|ended| self.is_old(*ended)),
+            // Nothing says whether it is still needed.
+            Owner::Loop(_) => false,
+        };
+        is_over && at < self.before
     }
 
     fn is_old(&self, ended: Option<Timestamp>) -> bool {
@@ -187,8 +193,8 @@ mod tests {
         for (name, is_forgotten) in
             [("a-00001d", true), ("a-00002d", false), ("a-00003p", false), ("a-00009x", false)]
         {
-            assert_eq!(rule.forgets_salvage(id(name), old), is_forgotten, "{name}");
-            assert!(!rule.forgets_salvage(id(name), young), "{name} is young");
+            assert_eq!(rule.forgets_salvage(id(name).into(), old), is_forgotten, "{name}");
+            assert!(!rule.forgets_salvage(id(name).into(), young), "{name} is young");
         }
         rule.knows_all = false;
         assert!(!forgets(&rule, "a-00009x", old, true), "it may be another database's");

@@ -17,15 +17,15 @@ use std::process::{Command, Output, Stdio};
 use anyhow::{Context, Result, anyhow};
 
 use super::order::Change;
+use super::owner::Owner;
 use super::plan::Places;
-use crate::dag::AttemptId;
 use crate::event::Diff;
 use crate::time::Timestamp;
 
 use person::BEFORE;
-pub(super) use person::Kept;
+pub(super) use person::{Kept, decode, encode};
 
-/// Where the state that an attempt left behind is kept.
+/// Where the state that a session left behind is kept.
 pub(super) const SALVAGE: &str = "refs/ralph/salvage";
 /// What must not be kept: it changes all the time, and belongs to ralph.
 const DATABASE: &str = ":(top).ralph/progress.db*";
@@ -102,16 +102,16 @@ impl Git {
         shot.write()
     }
 
-    /// Keeps what an attempt left behind: these changes, on top of what is kept of it already or of HEAD, and
+    /// Keeps what a session left behind: these changes, on top of what is kept of it already or of HEAD, and
     /// these commits.
     pub(super) fn salvage(
         &self,
-        attempt: AttemptId,
+        owner: Owner,
         changes: &[Change],
         commits: &[String],
         scratch: &Path,
     ) -> Result<Salvage> {
-        let reference = salvage_reference(attempt);
+        let reference = salvage_reference(owner);
         let (head, earlier) = (self.head(), self.commit_at(&reference));
         let shot = Shot::at(self, earlier.as_deref().or(head.as_deref()), scratch)?;
         let missing = match shot.add(changes)? {
@@ -126,7 +126,7 @@ impl Git {
         parents.extend(commits.iter().cloned());
         let mut seen = HashSet::new();
         parents.retain(|commit| seen.insert(commit.clone()));
-        let message = format!("what attempt {attempt} left behind");
+        let message = format!("what {owner} left behind");
         let commit = self.commit_tree(&tree, &message, &parents, scratch)?;
         self.text(["update-ref", &reference, &commit])?;
         Ok(Salvage { reference, missing })
@@ -173,8 +173,8 @@ impl Git {
     }
 
     /// Where the state that this attempt left behind is kept, if it is.
-    pub(super) fn salvaged(&self, attempt: AttemptId) -> Option<String> {
-        let reference = salvage_reference(attempt);
+    pub(super) fn salvaged(&self, owner: Owner) -> Option<String> {
+        let reference = salvage_reference(owner);
         self.commit_at(&reference).map(|_| reference)
     }
 
@@ -182,7 +182,7 @@ impl Git {
         self.output(["rev-parse", "--verify", "--quiet", reference])
     }
 
-    /// What is kept of all attempts, and what was kept before them.
+    /// What is kept of all sessions, and what was kept before them.
     pub(super) fn salvages(&self) -> Result<Vec<KeptSalvage>> {
         let format = "--format=%(objectname) %(committerdate:unix) %(refname)";
         let listed = run(self.command(["for-each-ref", format, SALVAGE, BEFORE]))?;
@@ -266,7 +266,7 @@ impl Git {
     }
 }
 
-/// What was kept of what an attempt has not committed.
+/// What was kept of what a session has not committed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Salvage {
     /// Where.
@@ -275,13 +275,13 @@ pub(super) struct Salvage {
     pub(super) missing: Option<String>,
 }
 
-/// What is kept of an attempt, as the repository lists it.
+/// What is kept of a session, as the repository lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct KeptSalvage {
     /// Where.
     pub(super) reference: String,
-    /// The attempt.
-    pub(super) attempt: AttemptId,
+    /// Whose it is.
+    pub(super) owner: Owner,
     commit: String,
     /// When it was kept.
     pub(super) at: Timestamp,
@@ -484,13 +484,13 @@ fn kept_salvage(line: &str) -> Option<KeptSalvage> {
     let mut parts = line.splitn(3, ' ');
     let (commit, at, reference) = (parts.next()?, parts.next()?, parts.next()?);
     let name = reference.strip_prefix(SALVAGE).or_else(|| reference.strip_prefix(BEFORE))?;
-    let attempt = name.strip_prefix('/')?.parse().ok()?;
+    let owner = name.strip_prefix('/')?.parse().ok()?;
     let at = Timestamp::from_epoch(at.parse().ok()?)?;
-    Some(KeptSalvage { reference: reference.to_owned(), attempt, commit: commit.to_owned(), at })
+    Some(KeptSalvage { reference: reference.to_owned(), owner, commit: commit.to_owned(), at })
 }
 
-fn salvage_reference(attempt: AttemptId) -> String {
-    format!("{SALVAGE}/{attempt}")
+fn salvage_reference(owner: Owner) -> String {
+    format!("{SALVAGE}/{}", owner.name())
 }
 
 /// The text that a git command prints.
@@ -550,12 +550,12 @@ mod tests {
     }
 
     /// Keeps all that is not committed.
-    fn salvage(git: &Git, attempt: AttemptId, scratch: &TempDir) -> Result<Option<Salvage>> {
+    fn salvage(git: &Git, owner: Owner, scratch: &TempDir) -> Result<Option<Salvage>> {
         let changes = git.look()?.changes;
         if changes.is_empty() {
             return Ok(None);
         }
-        git.salvage(attempt, &changes, &[], scratch.path()).map(Some)
+        git.salvage(owner, &changes, &[], scratch.path()).map(Some)
     }
 
     fn commit(git: &Git, name: &str, text: &str) {

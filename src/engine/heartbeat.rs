@@ -1,6 +1,7 @@
-//! Says again and again that a run is still there, whatever the run is doing just now.
+//! Says again and again that a run or a loop is still there, whatever it is doing just now.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -19,17 +20,25 @@ pub(super) struct Heartbeat {
 }
 
 impl Heartbeat {
-    pub(super) fn start(database: &Path, run: RunId) -> Heartbeat {
-        Heartbeat::every(LEASE / 6, database, run)
+    /// The heartbeat of a run, in the database.
+    pub(super) fn of_run(database: &Path, run: RunId) -> Heartbeat {
+        let database = database.to_owned();
+        // One beat that is missed is no harm, and the next one comes soon.
+        Heartbeat::every(LEASE / 6, move || drop(beat(&database, run)))
     }
 
-    fn every(time: Duration, database: &Path, run: RunId) -> Heartbeat {
+    /// The heartbeat of a loop, which may have no database: when this file was last written.
+    pub(super) fn of_loop(file: PathBuf) -> Heartbeat {
+        let touch = move || drop(fs::write(&file, ""));
+        touch();
+        Heartbeat::every(LEASE / 6, touch)
+    }
+
+    fn every(time: Duration, beat: impl Fn() + Send + 'static) -> Heartbeat {
         let (stop, stopped) = channel();
-        let database = database.to_owned();
         let thread = thread::spawn(move || {
             while stopped.recv_timeout(time) == Err(RecvTimeoutError::Timeout) {
-                // One beat that is missed is no harm, and the next one comes soon.
-                let _ = beat(&database, run);
+                beat();
             }
         });
         Heartbeat { stop: Some(stop), thread: Some(thread) }
@@ -52,7 +61,6 @@ impl Drop for Heartbeat {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::time::Instant;
 
     use super::*;
@@ -67,7 +75,8 @@ mod tests {
         let mut store = Store::open(&database).unwrap();
         let run = store.start_run(&NewRun::new(), Timestamp::now()).unwrap();
         let version = store.version().unwrap();
-        let beating = Heartbeat::every(OFTEN, &database, run);
+        let path = database.clone();
+        let beating = Heartbeat::every(OFTEN, move || drop(beat(&path, run)));
         let deadline = Instant::now() + Duration::from_secs(60);
         while store.version().unwrap() == version {
             assert!(Instant::now() < deadline, "it does not beat");

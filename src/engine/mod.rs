@@ -22,11 +22,13 @@ mod known_red;
 mod limits;
 mod lock;
 mod loop_plan;
+mod loop_tree;
 mod model;
 mod normal;
 mod order;
 mod outlook;
 mod outputs;
+mod owner;
 mod plain;
 mod plan;
 mod preflight;
@@ -149,7 +151,7 @@ pub fn run(
     )?;
     lock.sign(run, now);
     Scratch::sweep(&plan.places.temporary);
-    let _heartbeat = Heartbeat::start(store.path(), run);
+    let _heartbeat = Heartbeat::of_run(store.path(), run);
     let helm = Helm::new(&plan.agent, &plan.places, plan.bounds, mailbox, clock, view, run);
     let mut engine = Engine::new(store, plan, helm);
     engine.sentinels = Some(Sentinels::of_a_run(&plan.places.root));
@@ -333,7 +335,7 @@ impl<'a> Engine<'a> {
         // After an error the tree may not be in order: the next run looks at it.
         let left = self.git.as_ref().filter(|_| self.helm.used.iterations > 0 && end.is_ok());
         if let Some(git) = left {
-            git.remember_tree(&self.plan.places.temporary);
+            git.remember_tree(order::Next::Task, &self.plan.places.temporary);
         }
         Finished {
             end,

@@ -1,7 +1,7 @@
 //! Whether a session left the working tree in order, decided from what git said before it and after it. The
 //! facts are collected by `git::look`; what is to be put back is put back by `git::put_back`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -163,6 +163,50 @@ pub(super) fn moved_elsewhere(before: &Facts, after: &Facts, top: &Path) -> Vec<
         }
     }
     moved
+}
+
+/// What comes after a session, which decides what becomes of work that it has not committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next<'a> {
+    /// Another attempt or another task, which must not find it in the tree.
+    Task,
+    /// Another session of a loop, which goes on with it. These files are a person's, from before the loop.
+    Iteration(&'a BTreeSet<PathBuf>),
+}
+
+impl Next<'_> {
+    /// Whether a file that was not committed before the session is a person's. In a loop it may be what an
+    /// earlier session left, which this one may take back.
+    pub(super) fn is_persons(self, path: &Path) -> bool {
+        match self {
+            Next::Task => true,
+            Next::Iteration(persons) => persons.contains(path),
+        }
+    }
+}
+
+/// Whether a change that a session has not committed stays in the tree. `moved` are the files in which the
+/// commit that is checked out differs from the one that is put back: such a change is one to another
+/// version of its file.
+pub(super) fn stays(
+    next: Next<'_>,
+    change: &Change,
+    disorder: &[Disorder],
+    moved: &BTreeSet<PathBuf>,
+) -> bool {
+    // What git is in the middle of is in the index, conflicts included.
+    let is_unfinished =
+        change.staged && disorder.iter().any(|it| matches!(it, Disorder::Unfinished(_)));
+    match next {
+        Next::Task => false,
+        Next::Iteration(_) => !is_unfinished && !moved.contains(&change.path),
+    }
+}
+
+/// Whether a file is given back that was not committed before the session, and that the session has thrown
+/// away.
+pub(super) fn comes_back(next: Next<'_>, path: &Path, disorder: &[Disorder]) -> bool {
+    next.is_persons(path) || !disorder.is_empty()
 }
 
 /// What to do with work that is said to be done.
@@ -365,6 +409,36 @@ mod tests {
             ),
         ] {
             assert_eq!(told(before, after, keeps_history, elsewhere), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_not_committed_stays_for_a_loop_where_it_can() {
+        let persons = BTreeSet::from([PathBuf::from("mine")]);
+        let moved = BTreeSet::from([PathBuf::from("f")]);
+        let iteration = Next::Iteration(&persons);
+        let change = |path: &str, staged| Change { path: path.into(), tracked: true, staged };
+        let branch = [Disorder::Branch { was: Some("main".into()), is: None }];
+        let merge = [Disorder::Unfinished(Operation::Merge)];
+        for (next, path, staged, disorder, expected) in [
+            (Next::Task, "g", false, &[][..], false),
+            (iteration, "g", false, &[], true),
+            (iteration, "g", true, &[], true),
+            (iteration, "g", true, &branch, true),
+            (iteration, "f", false, &branch, false),
+            (iteration, "g", false, &merge, true),
+            (iteration, "g", true, &merge, false),
+        ] {
+            let is = stays(next, &change(path, staged), disorder, &moved);
+            assert_eq!(is, expected, "{next:?}, {path}, {staged}, {disorder:?}");
+        }
+        for (next, path, disorder, expected) in [
+            (Next::Task, "left", &[][..], true),
+            (iteration, "mine", &[], true),
+            (iteration, "left", &[], false),
+            (iteration, "left", &branch, true),
+        ] {
+            assert_eq!(comes_back(next, Path::new(path), disorder), expected, "{next:?}, {path}");
         }
     }
 

@@ -10,11 +10,11 @@ use super::bell::Bell;
 use super::breaker::{Breaker, is_empty, not_started};
 use super::checklist::Checklist;
 use super::clock::Clock;
-use super::git::Git;
 use super::helm::{Break, Helm};
 use super::limits::{Reaction, react};
 use super::lock::TreeLock;
 use super::loop_plan::{LoopPlan, PLAN};
+use super::loop_tree::{LoopTree, Settled};
 use super::sentinels::{DING, DONE, Sentinels};
 use super::stop::Reached;
 use super::totals::Totals;
@@ -23,7 +23,7 @@ use crate::agent::sandbox::Stance;
 use crate::agent::{
     self, EndedBy, Facts, Invocation, Mailbox, Report, Scratch, Session, Stdin, Trouble,
 };
-use crate::dag::{Outcome, RunId};
+use crate::dag::{Outcome, RunId, SessionId};
 use crate::event::{
     Activity, Diff, Event, IterationEnd, IterationStart, Progress, RunCommand, Start, Stats, View,
 };
@@ -56,7 +56,7 @@ pub fn run_loop(
     let mut plain = Plain {
         plan,
         helm,
-        git: Git::find(&plan.places.root),
+        tree: LoopTree::find(plan),
         sentinels: Sentinels::of_a_loop(&plan.places.root),
         head: None,
         breaker: Breaker::default(),
@@ -70,7 +70,8 @@ pub fn run_loop(
 struct Plain<'a> {
     plan: &'a LoopPlan,
     helm: Helm<'a>,
-    git: Option<Git>,
+    /// None outside a repository.
+    tree: Option<LoopTree>,
     sentinels: Sentinels,
     head: Option<String>,
     breaker: Breaker,
@@ -81,7 +82,7 @@ struct Plain<'a> {
 
 impl Plain<'_> {
     fn go(&mut self) -> Result<RunEnd> {
-        self.head = self.git.as_ref().and_then(Git::head);
+        self.head = self.tree.as_ref().and_then(|tree| tree.git.head());
         self.tell_beginning();
         if self.checklist().is_complete() {
             let how = "every item of the plan is ticked off already";
@@ -99,9 +100,9 @@ impl Plain<'_> {
             }
             let began = Instant::now();
             self.helm.used.iterations += 1;
-            let iteration = self.iterate()?;
+            let (iteration, salvage) = self.iterate()?;
             self.tell_end(&iteration, began.elapsed());
-            self.report_changes()?;
+            self.report_changes(salvage.as_deref())?;
             if let Some(end) = iteration.end.or_else(|| self.completed(&iteration.facts)) {
                 return Ok(end);
             }
@@ -148,14 +149,29 @@ impl Plain<'_> {
         self.plan.bounds.reached(&self.helm.used()).is_some()
     }
 
-    fn iterate(&mut self) -> Result<Iteration> {
+    /// Runs a session, and puts the working tree in order however it ended. Returns where is kept what does
+    /// not stay in the tree.
+    fn iterate(&mut self) -> Result<(Iteration, Option<String>)> {
         let prompt = self.prompt()?;
         let scratch = Scratch::new(&self.plan.places.temporary)?;
-        if self.plan.passthrough {
+        let id = SessionId::from_bits(getrandom::u32().unwrap_or_default());
+        let marked = self.tree.as_mut().map(|tree| tree.mark(id)).transpose()?;
+        let iteration = if self.plan.passthrough {
             self.hand_over(&prompt, &scratch)
         } else {
             self.watch(&prompt, &scratch)
+        };
+        let settled = match (&mut self.tree, &marked) {
+            (Some(tree), Some(marked)) => tree.settle(marked),
+            _ => Ok(Settled::default()),
+        };
+        // If both fail, what broke the session off says more.
+        let iteration = iteration?;
+        let settled = settled?;
+        for remark in &settled.remarks {
+            self.helm.warn(remark);
         }
+        Ok((iteration, settled.salvage))
     }
 
     fn prompt(&self) -> Result<String> {
@@ -344,16 +360,16 @@ impl Plain<'_> {
         text.map_or(Checklist::default(), |text| Checklist::read(&String::from_utf8_lossy(&text)))
     }
 
-    fn report_changes(&mut self) -> Result<()> {
-        let Some(git) = &self.git else { return Ok(()) };
+    fn report_changes(&mut self, salvage: Option<&str>) -> Result<()> {
+        let Some(LoopTree { git, .. }) = &self.tree else { return Ok(()) };
         let before = self.head.clone();
         self.head = git.head();
         let diff = git.diff(before.as_deref(), self.head.as_deref());
         self.totals.add(diff);
         let pushed = self.plan.auto_push && before != self.head && self.helm.push()?;
-        if diff != Diff::default() || pushed {
+        if diff != Diff::default() || pushed || salvage.is_some() {
             let (iteration, head) = (self.helm.used.iterations, self.head.as_deref());
-            self.helm.tell(&Event::Stats(Stats { iteration, head, diff, salvage: None, pushed }));
+            self.helm.tell(&Event::Stats(Stats { iteration, head, diff, salvage, pushed }));
         }
         Ok(())
     }
@@ -418,14 +434,23 @@ impl Plain<'_> {
         }));
     }
 
+    /// Keeps what the sessions have not committed, and leaves it in the tree.
+    fn leave_tree(&mut self) {
+        match self.tree.take().map(LoopTree::leave) {
+            Some(Ok(Some(kept))) => self.helm.warn(&format!(
+                "what the sessions did not commit is in the working tree, and kept as {kept}"
+            )),
+            Some(Err(error)) => self.helm.warn(&format!("{error:#}")),
+            Some(Ok(None)) | None => {}
+        }
+    }
+
     fn finish(mut self, end: Result<RunEnd>) -> Finished {
         let end = end.and_then(|end| self.helm.heard(end));
         if let Err(error) = &end {
             self.helm.break_off(error);
         }
-        if let Some(git) = self.git.as_ref().filter(|_| self.helm.used.iterations > 0) {
-            git.remember_tree(&self.plan.places.temporary);
-        }
+        self.leave_tree();
         let checklist = self.checklist();
         Finished {
             end,

@@ -1,5 +1,6 @@
 //! A working tree before and after a session: it is marked, looked at, and put back.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -7,14 +8,16 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow};
 use serde::{Deserialize, Serialize};
 
-use super::git::{Git, Kept};
-use super::order::{Change, Disorder, Facts, disorder, names};
-use crate::dag::AttemptId;
+use super::git::{Git, Kept, decode, encode};
+use super::order::{Change, Disorder, Facts, Next, comes_back, disorder, names, stays};
+use super::owner::Owner;
 use crate::time::Timestamp;
 
-/// The file in the git directory of a worktree that says what it was like before the attempt that is going on:
-/// if that is killed, the next run puts the tree in order.
+/// The file in the git directory of a worktree that says what it was like before the session that is going on:
+/// if ralph is killed, the next run or loop puts the tree in order.
 const MARK: &str = "ralph-before";
+/// The file beside it that a loop touches again and again, as a sign of life.
+const SIGN: &str = "ralph-alive";
 
 /// What a working tree was like before a session.
 #[derive(Debug)]
@@ -73,47 +76,87 @@ impl Seen {
 pub(super) struct Order {
     /// What the tree is like now.
     pub(super) facts: Facts,
-    /// Where what the attempt left is kept.
+    /// Where what the session left is kept.
     pub(super) salvage: Option<String>,
     /// What was wrong.
     pub(super) disorder: Vec<Disorder>,
-    /// The person's files that the attempt committed.
+    /// The person's files that the session committed.
     pub(super) committed: Vec<PathBuf>,
+    /// The person's files that stay as the session changed them.
+    pub(super) edited: Vec<PathBuf>,
+}
+
+impl Order {
+    /// Whether what the person had not committed is not in the tree any more.
+    pub(super) fn has_replaced(&self) -> bool {
+        !self.committed.is_empty() || !self.edited.is_empty()
+    }
 }
 
 #[derive(Serialize, Deserialize)]
 struct Mark {
-    attempt: AttemptId,
+    #[serde(rename = "attempt")]
+    owner: Owner,
+    /// The way from the top of the working tree to the project.
+    #[serde(default)]
+    prefix: String,
+    /// In a loop, what is a person's of what was not committed.
+    #[serde(default)]
+    persons: Vec<String>,
     facts: Facts,
 }
 
 impl Git {
-    /// Marks the state of the tree before an attempt, so that it can be put back even if we are killed.
-    pub(super) fn mark(&self, attempt: AttemptId, facts: Facts, scratch: &Path) -> Result<Before> {
+    /// Marks the state of the tree before a session, so that it can be put back even if we are killed.
+    pub(super) fn mark(
+        &self,
+        owner: Owner,
+        facts: Facts,
+        next: Next<'_>,
+        scratch: &Path,
+    ) -> Result<Before> {
         let kept = self.keep(&facts, scratch)?;
         if !kept.is_empty() {
-            self.refer_to(&kept, attempt, scratch)?;
+            self.refer_to(&kept, owner, scratch)?;
         }
-        let mark = Mark { attempt, facts };
+        let persons = match next {
+            Next::Task => Vec::new(),
+            Next::Iteration(persons) => persons.iter().map(|path| encode(path)).collect(),
+        };
+        let mark = Mark { owner, prefix: self.prefix.clone(), persons, facts };
         fs::write(self.mark_file(), serde_json::to_vec(&mark)?)?;
         Ok(Before { facts: mark.facts, kept })
     }
 
     /// The state of the tree before this attempt, if it is marked.
-    pub(super) fn marked(&self, attempt: AttemptId) -> Result<Option<Before>> {
-        let mark = fs::read(self.mark_file()).ok();
-        let mark: Option<Mark> = mark.and_then(|mark| serde_json::from_slice(&mark).ok());
-        let Some(mark) = mark.filter(|mark| mark.attempt == attempt) else { return Ok(None) };
-        Ok(Some(Before { facts: mark.facts, kept: self.kept(attempt)? }))
+    pub(super) fn marked(&self, owner: Owner) -> Result<Option<Before>> {
+        let Some(mark) = self.read_mark().filter(|mark| mark.owner == owner) else {
+            return Ok(None);
+        };
+        Ok(Some(Before { facts: mark.facts, kept: self.kept(owner)? }))
     }
 
-    /// Forgets the state before an attempt, which is over. What the person had not committed stays kept if
-    /// the attempt committed some of it.
-    pub(super) fn unmark(&self, attempt: AttemptId, before: &Before, committed: bool) {
-        // If it can't be removed, another attempt writes its own.
+    /// The session of a loop in this project that was cut off, the state of the tree before it, and which of
+    /// the uncommitted files are a person's.
+    pub(super) fn marked_by_loop(&self) -> Result<Option<(Owner, Before, BTreeSet<PathBuf>)>> {
+        let mark = self.read_mark().filter(|mark| mark.prefix == self.prefix);
+        let Some(mark @ Mark { owner: Owner::Loop(_), .. }) = mark else { return Ok(None) };
+        let before = Before { facts: mark.facts, kept: self.kept(mark.owner)? };
+        let persons = mark.persons.iter().map(|it| decode(it)).collect();
+        Ok(Some((mark.owner, before, persons)))
+    }
+
+    fn read_mark(&self) -> Option<Mark> {
+        serde_json::from_slice(&fs::read(self.mark_file()).ok()?).ok()
+    }
+
+    /// Forgets the state before a session, which is over. What the person had not committed stays kept if
+    /// the session has `replaced` some of it.
+    pub(super) fn unmark(&self, owner: Owner, before: &Before, replaced: bool) {
+        // If it can't be removed, another session writes its own.
         let _ = fs::remove_file(self.mark_file());
-        if !before.kept.is_empty() && !committed {
-            let _ = self.forget_before(attempt);
+        if !before.kept.is_empty() && !replaced {
+            let _ = self.forget_before(owner);
         }
     }
 
@@ -146,34 +189,84 @@ impl Git {
         Ok(Seen { facts, disorder, leftovers, changed, edited, committed, target })
     }
 
-    /// Keeps what an attempt left, and puts the tree back to what it was before, plus what the attempt
-    /// committed.
+    /// Keeps what a session left, and puts the tree back to what it was before, plus what the session
+    /// committed and what stays for the next.
     pub(super) fn put_in_order(
         &self,
-        attempt: AttemptId,
+        owner: Owner,
         before: &Before,
+        next: Next<'_>,
         scratch: &Path,
     ) -> Result<Order> {
         let seen = self.see(before, scratch)?;
-        let target = seen.target.clone();
-        let (uncommitted, mut strays) = (seen.uncommitted(), Vec::new());
-        if !seen.disorder.is_empty() {
-            strays = self.stray_commits(&before.facts, &seen.facts, target.as_deref());
+        let disorder = &seen.disorder;
+        let mut moved = BTreeSet::new();
+        let mut strays = Vec::new();
+        if !disorder.is_empty() {
+            let (is, target) = (seen.facts.head.as_deref(), seen.target.as_deref());
+            moved = self.differing(is, target)?;
+            strays = self.stray_commits(&before.facts, &seen.facts, target);
         }
+        let (stay, go): (Vec<Change>, Vec<Change>) =
+            seen.uncommitted().into_iter().partition(|it| stays(next, it, disorder, &moved));
+        let has_stayed = |path: &PathBuf| stay.iter().any(|it| it.path == *path);
+        let is_gone_for_good =
+            |path: &&PathBuf| !has_stayed(path) && !comes_back(next, path, disorder);
+        let gone: Vec<PathBuf> = seen.changed.iter().filter(is_gone_for_good).cloned().collect();
+        let is_replaced = |path: &&PathBuf| next.is_persons(path);
+        let edited = seen.edited.iter().filter(is_replaced).filter(|it| has_stayed(it));
+        let edited: Vec<PathBuf> = edited.cloned().collect();
+        let committed = seen.committed.iter().filter(is_replaced).cloned().collect();
+        let is_as_it_should_be = disorder.is_empty()
+            && go.is_empty()
+            && seen.changed.iter().all(|path| has_stayed(path) || gone.contains(path))
+            && before.facts.stashes == seen.facts.stashes;
         let mut salvage = None;
-        if !uncommitted.is_empty() || !strays.is_empty() {
-            salvage = Some(self.salvage_all(attempt, &uncommitted, &strays, scratch)?);
+        if !go.is_empty() || !strays.is_empty() {
+            salvage = Some(self.salvage_all(owner, &go, &strays, scratch)?);
         }
-        let facts =
-            self.restore(attempt, before, &seen, target.as_deref(), scratch, &mut salvage)?;
-        let Seen { disorder, committed, .. } = seen;
-        Ok(Order { facts, salvage, disorder, committed })
+        let facts = match next {
+            Next::Iteration(_) if is_as_it_should_be => seen.facts.clone(),
+            Next::Task | Next::Iteration(_) => {
+                // What stays is put back like what was there before.
+                let staying = Facts { changes: stay, ..seen.facts.clone() };
+                let kept = before.kept.without(&seen.committed).without(&gone);
+                let kept = kept.with(self.keep(&staying, scratch)?);
+                self.restore(owner, before, &kept, &seen, scratch, &mut salvage)?
+            }
+        };
+        Ok(Order { facts, salvage, disorder: seen.disorder, committed, edited })
+    }
+
+    /// Keeps what the sessions of a loop have not committed, and leaves it in the tree.
+    pub(super) fn keep_for_loop(
+        &self,
+        owner: Owner,
+        mine: &BTreeSet<PathBuf>,
+        scratch: &Path,
+    ) -> Result<Option<String>> {
+        let mut changes = self.look()?.changes;
+        changes.retain(|change| !mine.contains(&change.path));
+        match changes.is_empty() {
+            true => Ok(None),
+            false => self.salvage_all(owner, &changes, &[], scratch).map(Some),
+        }
+    }
+
+    /// The file that a loop touches again and again while it works in this tree.
+    pub(super) fn sign_file(&self) -> PathBuf {
+        self.private_file(SIGN)
+    }
+
+    /// When the loop that worked in this tree was last heard of.
+    pub(super) fn last_sign_of_life(&self) -> Option<Timestamp> {
+        Timestamp::from_epoch(self.sign_file().symlink_metadata().ok()?.mtime())
     }
 
     /// Gives a person's files back that a session has changed and not committed.
     pub(super) fn give_back_changed(
         &self,
-        attempt: AttemptId,
+        owner: Owner,
         before: &Before,
         scratch: &Path,
     ) -> Result<Order> {
@@ -183,7 +276,7 @@ impl Git {
         let edited: Vec<Change> = seen.facts.changes.iter().filter(is_edited).cloned().collect();
         let mut salvage = None;
         if !edited.is_empty() {
-            salvage = Some(self.salvage_all(attempt, &edited, &[], scratch)?);
+            salvage = Some(self.salvage_all(owner, &edited, &[], scratch)?);
         }
         self.put_back_stash(&before.facts, &seen.facts)?;
         self.give_back(&kept, &seen.changed)?;
@@ -191,23 +284,20 @@ impl Git {
             self.reset_index()?;
         }
         self.stage_again(&kept, scratch)?;
-        Ok(Order { facts: self.look()?, salvage, disorder: Vec::new(), committed: seen.committed })
+        let (facts, committed) = (self.look()?, seen.committed);
+        Ok(Order { facts, salvage, disorder: Vec::new(), committed, edited: Vec::new() })
     }
 
     /// Undoes all that changed since; what was changed is kept as something that the attempt left.
-    pub(super) fn undo(
-        &self,
-        attempt: AttemptId,
-        before: &Before,
-        scratch: &Path,
-    ) -> Result<String> {
+    pub(super) fn undo(&self, owner: Owner, before: &Before, scratch: &Path) -> Result<String> {
         let mut seen = self.see(before, scratch)?;
         seen.committed.clear();
-        let target = before.facts.head.as_deref();
-        let strays = self.stray_commits(&before.facts, &seen.facts, target);
-        let kept = self.salvage_all(attempt, &seen.uncommitted(), &strays, scratch)?;
-        self.restore(attempt, before, &seen, target, scratch, &mut Some(kept.clone()))?;
-        Ok(kept)
+        seen.target.clone_from(&before.facts.head);
+        let strays = self.stray_commits(&before.facts, &seen.facts, seen.target.as_deref());
+        let salvage = self.salvage_all(owner, &seen.uncommitted(), &strays, scratch)?;
+        let mut kept_as = Some(salvage.clone());
+        self.restore(owner, before, &before.kept, &seen, scratch, &mut kept_as)?;
+        Ok(salvage)
     }
 
     /// Whether something in the tree, or what is checked out, was changed after this time: then it is not
@@ -226,49 +316,48 @@ impl Git {
     /// Keeps what is not committed and leaves it where it is; returns where it is kept, if there is any.
     pub(super) fn keep_as_it_is(
         &self,
-        attempt: AttemptId,
+        owner: Owner,
         before: &Before,
         scratch: &Path,
     ) -> Result<Option<String>> {
         let changes = before.kept.others(&self.look()?.changes);
         let kept = match changes.is_empty() {
             true => None,
-            false => Some(self.salvage_all(attempt, &changes, &[], scratch)?),
+            false => Some(self.salvage_all(owner, &changes, &[], scratch)?),
         };
         // What the person had not committed stays kept: it may be needed.
-        self.unmark(attempt, before, true);
+        self.unmark(owner, before, true);
         Ok(kept)
     }
 
     fn salvage_all(
         &self,
-        attempt: AttemptId,
+        owner: Owner,
         changes: &[Change],
         commits: &[String],
         scratch: &Path,
     ) -> Result<String> {
-        let salvage = self.salvage(attempt, changes, commits, scratch);
-        let what = format!("what attempt {attempt} has not committed");
+        let salvage = self.salvage(owner, changes, commits, scratch);
+        let what = format!("what {owner} has not committed");
         match salvage.map_err(|error| anyhow!("{what} can't be kept: {error:#}"))? {
             kept if kept.missing.is_none() => Ok(kept.reference),
             kept => Err(anyhow!("{what} is not all kept: {}", kept.missing.unwrap_or_default())),
         }
     }
 
-    /// Puts the tree back to `target` and to the person's files. Everything else must be kept already, but
+    /// Puts the tree back to `target` and to the files of `kept`. Everything else must be kept already, but
     /// what an ignore file of the session hides.
     fn restore(
         &self,
-        attempt: AttemptId,
+        owner: Owner,
         before: &Before,
+        kept: &Kept,
         seen: &Seen,
-        target: Option<&str>,
         scratch: &Path,
         salvage: &mut Option<String>,
     ) -> Result<Facts> {
-        let after = &seen.facts;
+        let (after, target) = (&seen.facts, seen.target.as_deref());
         let mut known = seen.uncommitted_paths();
-        let kept = before.kept.without(&seen.committed);
         let is_moved = after.head.as_deref() != target || !seen.disorder.is_empty();
         if is_moved {
             self.forget_operation(&before.facts, after)?;
@@ -279,12 +368,12 @@ impl Git {
             self.reset_index()?;
             let is_ignore = |path: &&PathBuf| path.ends_with(".gitignore");
             let ignores: Vec<PathBuf> = seen.changed.iter().filter(is_ignore).cloned().collect();
-            self.give_back(&kept, &ignores)?;
-            now = self.clear(&kept, before, scratch, |changes| {
+            self.give_back(kept, &ignores)?;
+            now = self.clear(kept, before, scratch, |changes| {
                 let is_new = |it: &&Change| !known.contains(&it.path);
                 let new: Vec<Change> = changes.iter().filter(is_new).cloned().collect();
                 if !new.is_empty() {
-                    *salvage = Some(self.salvage_all(attempt, &new, &[], scratch)?);
+                    *salvage = Some(self.salvage_all(owner, &new, &[], scratch)?);
                     known.extend(new.into_iter().map(|it| it.path));
                 }
                 Ok(())
@@ -294,13 +383,13 @@ impl Git {
             // What differs now is what the two commits differ in.
             self.put_back_head(&before.facts, after, target)?;
             self.reset_index()?;
-            now = self.clear(&kept, before, scratch, |_| Ok(()))?;
+            now = self.clear(kept, before, scratch, |_| Ok(()))?;
         }
-        let touched = self.touched(&kept, &now, scratch)?;
-        self.give_back(&kept, &touched.changed)?;
-        self.stage_again(&kept, scratch)?;
+        let touched = self.touched(kept, &now, scratch)?;
+        self.give_back(kept, &touched.changed)?;
+        self.stage_again(kept, scratch)?;
         let now = self.look()?;
-        let left = self.touched(&kept, &now, scratch)?.changed;
+        let left = self.touched(kept, &now, scratch)?.changed;
         if let [_, ..] = &left[..] {
             return Err(anyhow!("{} can't be given back as before the session", names(&left)));
         }

@@ -1,6 +1,8 @@
 //! The working tree around an attempt: marked before it, looked at after its session, and in order when it is
-//! over. What the attempt has not committed is kept.
+//! over. What the attempt has not committed is kept. `loop_tree` has the same for the sessions of a loop.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -8,13 +10,15 @@ use anyhow::{Context, Result};
 use super::Engine;
 use super::git::Git;
 use super::iteration::Iteration;
-use super::order::{Course, course, in_words, names, not_committed, was_handed_back};
+use super::order::{Course, Next, course, in_words, names, not_committed, was_handed_back};
+use super::owner::Owner;
 use super::plan::Places;
 use super::restore::{Before, Order, Seen};
 use crate::agent::Scratch;
 use crate::dag::{AttemptId, Outcome};
 use crate::hint::HintExt;
 use crate::store::{Store, Surroundings};
+use crate::time::Timestamp;
 
 /// What became of the working tree of an attempt.
 #[derive(Debug, Default)]
@@ -25,37 +29,70 @@ pub(super) struct Settled {
     pub(super) head: Option<String>,
 }
 
-/// Puts the working tree in order after a run that was killed, or could not do it itself. Returns what a person should know.
-pub fn salvage_crash(store: &Store, places: &Places) -> Result<Vec<String>> {
+/// Puts the working tree in order after a run or a loop that was killed, or could not do it itself. Returns
+/// what a person should know.
+pub fn salvage_crash(store: Option<&Store>, places: &Places) -> Result<Vec<String>> {
     let Some(git) = Git::of(places) else { return Ok(Vec::new()) };
+    let Some(CutOff { owner, before, persons, last_sign }) = cut_off(&git, store, places)? else {
+        return Ok(Vec::new());
+    };
+    let scratch = Scratch::new(&places.temporary)?;
+    if last_sign.is_some_and(|last| git.has_changed_since(last.plus(AFTERWARDS))) {
+        let kept = git.keep_as_it_is(owner, &before, scratch.path())?;
+        let kept = kept.map_or(String::new(), |kept| format!("; what is in it is kept as {kept}"));
+        return Ok(vec![format!(
+            "{owner} was cut off, and the working tree was changed since: it stays as it is{kept}"
+        )]);
+    }
+    let next = match owner {
+        Owner::Attempt(_) => Next::Task,
+        Owner::Loop(_) => Next::Iteration(&persons),
+    };
+    let order = git.put_in_order(owner, &before, next, scratch.path()).with_context(|| {
+        format!("can't put the working tree in order after {owner}, which was cut off")
+    });
+    let mut order = order.hint(LOOK_YOURSELF)?;
+    if let Owner::Loop(_) = owner {
+        let kept = git.keep_for_loop(owner, &persons, scratch.path())?;
+        order.salvage = kept.or(order.salvage);
+        git.remember_tree(next, &places.temporary);
+    }
+    git.unmark(owner, &before, order.has_replaced());
+    let mut notes = remarks(&git, owner, &order);
+    if let Some(kept) = &order.salvage {
+        let tree = match owner {
+            Owner::Attempt(_) => "the working tree is as it was before, and what it left",
+            Owner::Loop(_) => "what it left",
+        };
+        notes.push(format!("{owner} was cut off; {tree} is kept as {kept}"));
+    }
+    Ok(notes)
+}
+
+/// A session after which the tree could not be put in order.
+struct CutOff {
+    owner: Owner,
+    before: Before,
+    /// In a loop, what is a person's of what was not committed before.
+    persons: BTreeSet<PathBuf>,
+    last_sign: Option<Timestamp>,
+}
+
+/// The session in this working tree that was cut off, if there is one. Nothing works in it now.
+fn cut_off(git: &Git, store: Option<&Store>, places: &Places) -> Result<Option<CutOff>> {
+    if let Some((owner, before, persons)) = git.marked_by_loop()? {
+        return Ok(Some(CutOff { owner, before, persons, last_sign: git.last_sign_of_life() }));
+    }
+    let Some(store) = store else { return Ok(None) };
     // Another run on this database may have crashed in another working tree: what it left is there.
     let last = store.last_attempt_in(&places.root, git.is_the_only_tree())?;
     let Some(crashed) = last.filter(|last| last.outcome.is_some()).map(|last| last.id) else {
-        return Ok(Vec::new());
+        return Ok(None);
     };
     // An attempt after which the tree was put in order has no mark any more.
-    let Some(before) = git.marked(crashed)? else { return Ok(Vec::new()) };
-    let scratch = Scratch::new(&places.temporary)?;
-    let last_sign = store.last_heartbeat(crashed)?.map(|last| last.plus(AFTERWARDS));
-    if last_sign.is_some_and(|last| git.has_changed_since(last)) {
-        let kept = git.keep_as_it_is(crashed, &before, scratch.path())?;
-        let kept = kept.map_or(String::new(), |kept| format!("; what is in it is kept as {kept}"));
-        return Ok(vec![format!(
-            "attempt {crashed} was cut off, and the working tree was changed since: it stays as it is{kept}"
-        )]);
-    }
-    let order = git.put_in_order(crashed, &before, scratch.path()).with_context(|| {
-        format!("can't put the working tree in order after attempt {crashed}, which was cut off")
-    });
-    let order = order.hint(LOOK_YOURSELF)?;
-    git.unmark(crashed, &before, !order.committed.is_empty());
-    let mut notes = remarks(&git, crashed, &order);
-    if let Some(kept) = &order.salvage {
-        notes.push(format!(
-            "attempt {crashed} was cut off; the working tree is as it was before, and what it left is kept as {kept}"
-        ));
-    }
-    Ok(notes)
+    let Some(before) = git.marked(crashed.into())? else { return Ok(None) };
+    let (persons, last_sign) = (BTreeSet::new(), store.last_heartbeat(crashed)?);
+    Ok(Some(CutOff { owner: crashed.into(), before, persons, last_sign }))
 }
 
 /// How long after the last sign of life of a run its session may still have changed something: a run gives
@@ -63,7 +100,8 @@ pub fn salvage_crash(store: &Store, places: &Places) -> Result<Vec<String>> {
 const AFTERWARDS: Duration = Duration::from_secs(60);
 
 /// What to do about a working tree that can't be put in order.
-const LOOK_YOURSELF: &str = "look at it with `git status`, put it in order, and run ralph again";
+pub(super) const LOOK_YOURSELF: &str =
+    "look at it with `git status`, put it in order, and run ralph again";
 
 impl Engine<'_> {
     /// Marks the state of the working tree before an attempt.
@@ -74,7 +112,7 @@ impl Engine<'_> {
             None => git.look()?,
         };
         let scratch = Scratch::new(&self.plan.places.temporary)?;
-        git.mark(attempt, facts, scratch.path()).map(Some)
+        git.mark(attempt.into(), facts, Next::Task, scratch.path()).map(Some)
     }
 
     /// What the session of an attempt has done to the working tree.
@@ -138,7 +176,7 @@ impl Engine<'_> {
         let (Some(git), Some(before)) = (&self.git, &iteration.before) else {
             return Ok(Settled::default());
         };
-        let attempt = iteration.attempt;
+        let attempt = Owner::from(iteration.attempt);
         if let Some(facts) = &iteration.after {
             git.unmark(attempt, before, false);
             self.tree = Some(facts.clone());
@@ -147,12 +185,12 @@ impl Engine<'_> {
         let scratch = Scratch::new(&self.plan.places.temporary)?;
         let order = match outcome {
             Outcome::Done => git.give_back_changed(attempt, before, scratch.path()),
-            _ => git.put_in_order(attempt, before, scratch.path()),
+            _ => git.put_in_order(attempt, before, Next::Task, scratch.path()),
         };
         let order = order
-            .with_context(|| format!("can't put the working tree in order after attempt {attempt}"))
+            .with_context(|| format!("can't put the working tree in order after {attempt}"))
             .hint(LOOK_YOURSELF)?;
-        git.unmark(attempt, before, !order.committed.is_empty());
+        git.unmark(attempt, before, order.has_replaced());
         for remark in remarks(git, attempt, &order) {
             self.helm.warn(&remark);
         }
@@ -164,10 +202,11 @@ impl Engine<'_> {
     /// The same after an error broke an attempt off; if that can't be done either, the next run tries.
     pub(super) fn settle_after_error(&mut self, attempt: AttemptId) {
         let Some(git) = &self.git else { return };
-        let Ok(Some(before)) = git.marked(attempt) else { return };
+        let Ok(Some(before)) = git.marked(attempt.into()) else { return };
         let Ok(scratch) = Scratch::new(&self.plan.places.temporary) else { return };
-        if let Ok(order) = git.put_in_order(attempt, &before, scratch.path()) {
-            git.unmark(attempt, &before, !order.committed.is_empty());
+        let attempt = Owner::from(attempt);
+        if let Ok(order) = git.put_in_order(attempt, &before, Next::Task, scratch.path()) {
+            git.unmark(attempt, &before, order.has_replaced());
         }
     }
 
@@ -185,7 +224,7 @@ impl Engine<'_> {
         let (Some(git), Some(before)) = (&self.git, before) else { return Ok(()) };
         let scratch = Scratch::new(&self.plan.places.temporary)?;
         let kept = git
-            .undo(attempt, before, scratch.path())
+            .undo(attempt.into(), before, scratch.path())
             .context("can't undo what was changed while the work was verified")
             .hint(LOOK_YOURSELF)?;
         self.helm
@@ -195,15 +234,21 @@ impl Engine<'_> {
 }
 
 /// What a person should know of how a working tree was put in order.
-fn remarks(git: &Git, attempt: AttemptId, order: &Order) -> Vec<String> {
+pub(super) fn remarks(git: &Git, owner: Owner, order: &Order) -> Vec<String> {
     let mut remarks = Vec::new();
     if let Some(wrong) = in_words(&order.disorder) {
         remarks.push(format!("{wrong}: the working tree is put back"));
     }
     if let [_, ..] = &order.committed[..] {
-        let (files, kept) = (names(&order.committed), git.before_reference(attempt));
+        let (files, kept) = (names(&order.committed), git.before_reference(owner));
         remarks.push(format!(
             "the session committed {files}, which had uncommitted changes before; these are kept as {kept}"
+        ));
+    }
+    if let [_, ..] = &order.edited[..] {
+        let (files, kept) = (names(&order.edited), git.before_reference(owner));
+        remarks.push(format!(
+            "the session changed {files}, which had uncommitted changes before; these are kept as {kept}"
         ));
     }
     remarks

@@ -2,20 +2,25 @@
 //! tell it from what ralph's own sessions left there.
 
 use std::cell::OnceCell;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
 
-use super::git::{Git, SALVAGE};
-use super::order::{Change, Operation};
+use super::git::{Git, SALVAGE, decode, encode};
+use super::order::{Change, Next, Operation};
 use super::outputs;
 use super::plan::Places;
 use crate::agent::Scratch;
 use crate::hint::HintExt;
 
-/// The file in the git directory of a worktree that says how the last run left it.
+/// The file in the git directory of a worktree that says how the last run or loop left it: the name of that
+/// state, and after a loop on further lines which of the uncommitted files are a person's.
 const LEFT: &str = "ralph-left";
+
+/// The second line of it after a loop.
+const BY_LOOP: &str = "loop";
 
 /// What the working tree is like before a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,12 +50,12 @@ pub fn look_at_tree(places: &Places, inputs: &[PathBuf]) -> Result<Tree> {
 impl Git {
     /// Remembers how a run left the working tree, so that the next one does not take it for the work of
     /// a person.
-    pub(super) fn remember_tree(&self, temporary: &Path) {
+    pub(super) fn remember_tree(&self, next: Next<'_>, temporary: &Path) {
         let Ok(file) = self.path_of(LEFT) else { return };
         let state = Scratch::new(temporary).and_then(|scratch| self.state(scratch.path(), &[]));
         // If it can't be remembered, the next run asks.
         let _ = match state {
-            Ok(state) => fs::write(file, state),
+            Ok(state) => fs::write(file, left_text(&state, next)),
             Err(_) => fs::remove_file(file),
         };
     }
@@ -76,7 +81,16 @@ impl Git {
             return Some(Some(name.to_owned()));
         }
         let left = fs::read_to_string(self.path_of(LEFT).ok()?).ok()?;
-        (left == state).then_some(None)
+        (left.lines().next() == Some(&state)).then_some(None)
+    }
+
+    /// Which of the uncommitted files are a person's, if the tree is as the last loop left it.
+    pub(super) fn persons_left(&self, scratch: &Path) -> Option<BTreeSet<PathBuf>> {
+        let left = fs::read_to_string(self.path_of(LEFT).ok()?).ok()?;
+        let mut lines = left.lines();
+        let (state, by) = (lines.next()?, lines.next()?);
+        let is_as_left = by == BY_LOOP && self.state(scratch, &[]).ok()? == state;
+        is_as_left.then(|| lines.map(decode).collect())
     }
 
     /// The files with changes that are not committed, but for ralph's own and these.
@@ -117,6 +131,17 @@ impl Git {
             lines.filter(|line| !self.ignored.contains(line)).map(str::to_owned).collect()
         };
         others(&before) == others(&now)
+    }
+}
+
+/// What `LEFT` says.
+fn left_text(state: &str, next: Next<'_>) -> String {
+    match next {
+        Next::Task => state.to_owned(),
+        Next::Iteration(persons) => {
+            let persons = persons.iter().map(|path| format!("\n{}", encode(path)));
+            format!("{state}\n{BY_LOOP}{}", persons.collect::<String>())
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::api::{Answer, Request, Role, bash, say, tool};
+use crate::api::{Answer, LOOP, Request, Role, bash, say, tool};
 use crate::install::{OLDER, PINNED};
 use crate::rig::Rig;
 use crate::run::done;
@@ -119,4 +119,47 @@ fn the_tools_that_lead_elsewhere_or_ask_are_not_there() {
             }
         }
     }
+}
+
+#[test]
+fn a_loop_goes_on_in_order_with_what_its_sessions_left() {
+    let rig = Rig::new(|request| match (request.role, request.session, request.turn) {
+        (Role::Loop, session, 1) => match MESSES.get(session - 1) {
+            Some((title, mess, _)) => {
+                bash(format!("( {mess} ) >/dev/null 2>&1; echo {title} >> work; cat work"))
+            }
+            None => bash("git symbolic-ref HEAD; cat work".to_owned()),
+        },
+        _ => say("One more thing is done."),
+    });
+    let Some(rig) = rig else { return };
+    for name in ["f", "g", "mine.txt"] {
+        rig.project.write(name, "as committed\n");
+    }
+    rig.project.git(["add", "--all"]);
+    rig.project.git(["commit", "-q", "-m", "files"]);
+    rig.project.git(["commit", "-q", "--allow-empty", "-m", "more"]);
+    rig.project.write("mine.txt", "a person's\r\n");
+    let start = rig.project.git(["rev-parse", "HEAD"]);
+    let sessions = (MESSES.len() + 1).to_string();
+    let mut command = rig.ralph(&["loop", "-a", &sessions, LOOP, "--allow-dirty"]);
+    command.env("RALPH_LOOP_PAUSE_SECS", "0");
+    let ended = rig.finish(command).with_code(3);
+    let asked = rig.asked(Role::Loop);
+    let printed = asked.iter().map(|it| it.printed.as_str()).rfind(|it| !it.is_empty()).unwrap();
+    let titles: Vec<&str> = MESSES.iter().map(|(title, ..)| *title).collect();
+    assert_eq!(printed.trim_end(), format!("refs/heads/main\n{}", titles.join("\n")), "{ended:#?}");
+    for (title, _, told) in MESSES {
+        let is_told = ended.stderr.contains(told);
+        assert_eq!(is_told, !told.contains("did not commit"), "{title}: {ended:#?}");
+    }
+    rig.project.git(["merge-base", "--is-ancestor", &start, "HEAD"]);
+    let status = rig.project.git(["status", "--porcelain", "--untracked-files=all"]);
+    let expected = [" M g", " M mine.txt", "?? .claude/worktrees/other/", "?? new", "?? work"];
+    assert_eq!(status.lines().collect::<Vec<_>>(), expected, "{ended:#?}");
+    assert_eq!(rig.project.git(["stash", "list"]), "");
+    let mine = fs::read_to_string(rig.project.root().join("mine.txt")).unwrap();
+    assert_eq!(mine, "a person's\r\n");
+    let kept = rig.project.git(["log", "--format=%s", "--glob=refs/ralph/salvage"]);
+    assert_eq!(kept.lines().filter(|line| *line == "aside").count(), 3, "{kept}");
 }

@@ -612,3 +612,124 @@ fn what_a_person_does_in_the_main_worktree_is_their_own_business() {
     assert_eq!(project.show(&task)["status"], "done");
     assert!(project.git(["stash", "list"]).contains("WIP on main"));
 }
+
+/// Has a session of a loop make a mess, and a second one look around.
+fn check_loop(mess: &Mess, is_killed: bool) {
+    let what = mess.name;
+    let (project, _) = project();
+    let start = project.git(["rev-parse", "HEAD"]);
+    let made = project.base().join("made");
+    let mess_made = format!("run ( {} ) >/dev/null 2>&1; echo w > work", mess.made_by);
+    let script = match is_killed {
+        true => format!("{mess_made} | touch ../made | hang"),
+        false => mess_made,
+    };
+    let goes_on = "run cat work > went-on; git symbolic-ref HEAD >> went-on; rm work";
+    let scripts = [script.as_str(), goes_on];
+    let arguments = ["loop", "-a", "2", "go on", "--allow-dirty", "--format", "jsonl"];
+    let mut run = project.start(loop_of(&project, &scripts, &arguments));
+    let mut notes = String::new();
+    if is_killed {
+        wait_until(Instant::now() + DEADLINE, || made.exists().then_some(())).expect("the mess");
+        run.kill();
+    }
+    let (_, lines, stderr) = run.finish();
+    assert_no_process_left(&project);
+    notes.push_str(&format!("{}\n{stderr}", lines.join("\n")));
+    if is_killed {
+        let arguments = ["loop", "-a", "1", "go on", "--allow-dirty"];
+        let output = project.run(loop_of(&project, &[goes_on], &arguments), None);
+        notes.push_str(&output.stderr());
+    }
+    assert!(notes.contains(mess.told), "{what}\n{notes}");
+    // What a session leaves stays for the next one, which may take it away.
+    let went_on = fs::read_to_string(project.root().join("went-on")).unwrap_or_default();
+    assert_eq!(went_on, "w\nrefs/heads/main\n", "{what}\n{notes}");
+    assert!(!project.root().join("work").exists(), "{what}\n{notes}");
+    let kept = project.git(["for-each-ref", "--format=%(refname)", "refs/ralph/salvage"]);
+    let has = |kept: &str| match mess.kept {
+        Kept::File(name) => {
+            let files = project.git(["ls-tree", "-r", "--name-only", kept]);
+            files.lines().any(|it| it == name)
+        }
+        Kept::Commit(message) => project.git(["log", "--format=%s", kept]).contains(message),
+        Kept::Nothing => true,
+    };
+    assert!(kept.lines().any(has), "{what}: {kept}\n{notes}");
+    // That is what the sessions left. The rest is the person's.
+    for name in ["work", "went-on", "new", "an odd: name", "x", "y", ".claude"] {
+        let _ = fs::remove_file(project.root().join(name));
+        let _ = fs::remove_dir_all(project.root().join(name));
+    }
+    if what == "changes that are not committed" {
+        assert_eq!(fs::read_to_string(project.root().join("f")).unwrap(), "changed\n");
+        project.git(["checkout", "-q", "--", "f", "g"]);
+    }
+    assert_in_order(&project, &start, &format!("{what}\n{notes}"));
+    assert!(!project.root().join(".git/ralph-alive").exists(), "{what}");
+}
+
+fn loop_of(project: &Project, scripts: &[&str], arguments: &[&str]) -> std::process::Command {
+    let mut command = project.ralph_playing(scripts, arguments);
+    command.env("RALPH_LOOP_PAUSE_SECS", "0");
+    command
+}
+
+#[test]
+fn a_session_of_a_loop_leaves_the_tree_in_order_and_its_work_to_the_next() {
+    MESSES.iter().for_each(|mess| check_loop(mess, false));
+}
+
+#[test]
+fn what_a_killed_loop_leaves_is_put_in_order_by_the_next() {
+    MESSES.iter().for_each(|mess| check_loop(mess, true));
+}
+
+#[test]
+fn what_a_killed_loop_leaves_is_put_in_order_by_a_run_and_the_other_way_round() {
+    for (first, second) in [("loop", "run"), ("run", "loop")] {
+        let (project, _) = committed();
+        let arguments = |command| match command {
+            "loop" => vec!["loop", "-a", "1", "go on", "--allow-dirty"],
+            _ => vec!["run", "--no-verify", "--once", "--allow-dirty"],
+        };
+        let script = "run git checkout -q -b side; echo x > x | touch ../made | hang";
+        let mut killed = project.start(loop_of(&project, &[script], &arguments(first)));
+        let made = project.base().join("made");
+        wait_until(Instant::now() + DEADLINE, || made.exists().then_some(())).unwrap();
+        killed.kill();
+        killed.finish();
+        assert_no_process_left(&project);
+        let output = project.run(loop_of(&project, &["say hello"], &arguments(second)), None);
+        let told = "the session ended on branch `side` instead of `main`";
+        assert!(output.stderr().contains(told), "{first}: {output:?}");
+        assert_eq!(project.git(["symbolic-ref", "--short", "HEAD"]), "main", "{first}");
+        let kept = project.git(["for-each-ref", "--format=%(refname)", "refs/ralph/salvage"]);
+        assert_eq!(project.git(["show", &format!("{kept}:x")]), "x", "{first}");
+    }
+}
+
+#[test]
+fn a_persons_file_that_a_loop_works_on_stays_changed_and_is_kept_as_it_was() {
+    let (project, _) = committed();
+    project.write("mine.txt", "a person's");
+    project.write("plan.md", "- [ ] one\n- [ ] two\n- [ ] three\n");
+    let scripts = [
+        "run echo , edited >> mine.txt; sed -i 's/ ] one/x] one/' plan.md",
+        "run sed -i 's/ ] two/x] two/' plan.md; git clean -q -f -d; git reset -q --hard",
+    ];
+    let arguments = ["loop", "-a", "2", "--plan", "plan.md", "-p", "go on", "--allow-dirty"];
+    let output = project.run(loop_of(&project, &scripts, &arguments), None);
+    project.assert_nothing_left();
+    let kept = project.git(["for-each-ref", "--format=%(refname)", "refs/ralph/before"]);
+    let told = format!(
+        "the session changed `mine.txt`, which had uncommitted changes before; these are kept as {kept}"
+    );
+    assert_eq!(output.stderr().matches("which had uncommitted").count(), 1, "{output:?}");
+    assert!(output.stderr().contains(&told), "{output:?}");
+    assert_eq!(project.git(["show", &format!("{kept}:mine.txt")]), "a person's");
+    // The second session has thrown away what the first had made of it, and the plan, which is a person's.
+    assert_eq!(fs::read_to_string(project.root().join("mine.txt")).unwrap(), "as committed");
+    let plan = fs::read_to_string(project.root().join("plan.md")).unwrap();
+    assert_eq!(plan, "- [x] one\n- [ ] two\n- [ ] three\n");
+}

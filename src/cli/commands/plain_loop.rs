@@ -16,6 +16,7 @@ use crate::engine::{self, Bounds, Checklist, LoopPlan, LoopPrompt, PLAN, Places}
 use crate::hint::HintExt;
 use crate::project::Project;
 use crate::settings::{Flag, Settings};
+use crate::store::Store;
 
 pub(super) fn run(args: &LoopArgs, setup: &Setup) -> Result<Exit> {
     let settings = setup.settings_with(&flags(args))?.settings;
@@ -55,6 +56,10 @@ pub(super) fn run(args: &LoopArgs, setup: &Setup) -> Result<Exit> {
         ring,
     };
     let lock = take_tree(&plan.places.root)?;
+    let store = store(&places, setup)?;
+    for note in engine::salvage_crash(store.as_ref(), &places)? {
+        setup.say(&format!("note: {note}"));
+    }
     let mut inputs: Vec<PathBuf> = args.plan.iter().map(|plan| here.join(plan)).collect();
     inputs.push(here.join(&settings.prompt_file));
     if let LoopPrompt::File(file) = &plan.prompt {
@@ -76,6 +81,16 @@ pub(super) fn run(args: &LoopArgs, setup: &Setup) -> Result<Exit> {
         |_, _| None,
         |mailbox, clock, view| engine::run_loop(&plan, &lock, mailbox, clock, view),
     )
+}
+
+/// The database of the project, if it has one: a loop works without.
+fn store(places: &Places, setup: &Setup) -> Result<Option<Store>> {
+    if !places.database.exists() {
+        return Ok(None);
+    }
+    let mut store = Store::open(&places.database)?;
+    setup.take_back(&mut store)?;
+    Ok(Some(store))
 }
 
 /// The settings that the flags of a loop stand for.

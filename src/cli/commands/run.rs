@@ -32,7 +32,7 @@ pub(super) fn run(args: &RunArgs, setup: &Setup, out: &mut dyn Write) -> Result<
         return dry_run(store, &plan, setup, out);
     }
     let lock = take_tree(&plan.places.root)?;
-    for note in engine::salvage_crash(&store, &plan.places)? {
+    for note in engine::salvage_crash(Some(&store), &plan.places)? {
         setup.say(&format!("note: {note}"));
     }
     let allow_dirty = settings.run.allow_dirty;

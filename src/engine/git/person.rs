@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow};
 
 use super::{Git, parts, run, run_for_bytes};
-use crate::dag::AttemptId;
 use crate::engine::order::{Change, Facts};
+use crate::engine::owner::Owner;
 
-/// Where what a person had not committed is kept while an attempt lasts.
+/// Where what a person had not committed is kept while a session lasts.
 pub(super) const BEFORE: &str = "refs/ralph/before";
 
 /// What was not committed before a session.
@@ -66,14 +66,23 @@ impl Kept {
         kept
     }
 
+    /// With others, which count where both have a file.
+    pub(in crate::engine) fn with(mut self, others: Kept) -> Kept {
+        self.staged.retain(|path, _| !others.files.contains_key(path));
+        self.files.extend(others.files);
+        self.staged.extend(others.staged);
+        self.inner.extend(others.inner);
+        self
+    }
+
     /// The ignore files among them, and what was in them.
     pub(super) fn ignores(&self) -> impl Iterator<Item = (&Path, Option<&str>)> {
         let ignores = self.files.iter().filter(|(path, _)| path.ends_with(".gitignore"));
         ignores.map(|(path, content)| (path.as_path(), content.as_ref().map(|it| &it.object[..])))
     }
 
-    fn message(&self, attempt: AttemptId) -> String {
-        let mut lines = format!("what was not committed before attempt {attempt}\n\n");
+    fn message(&self, owner: Owner) -> String {
+        let mut lines = format!("what was not committed before {owner}\n\n");
         let mut add = |word: &str, path: &Path| {
             lines.push_str(&format!("{word}{}\n", encode(path)));
         };
@@ -124,11 +133,11 @@ impl Git {
         Ok(kept)
     }
 
-    /// Keeps it under a reference of the attempt, until `forget_before`.
+    /// Keeps it under a reference of its own, until `forget_before`.
     pub(in crate::engine) fn refer_to(
         &self,
         kept: &Kept,
-        attempt: AttemptId,
+        owner: Owner,
         scratch: &Path,
     ) -> Result<()> {
         let entries = kept.files.iter().filter_map(|(path, content)| {
@@ -146,14 +155,14 @@ impl Git {
             let tree = self.tree_of(staged, scratch)?;
             parents.push(self.commit_tree(&tree, "what of it was staged", &[], scratch)?);
         }
-        let commit = self.commit_tree(&tree, &kept.message(attempt), &parents, scratch)?;
-        self.text(["update-ref", &before_reference(attempt), &commit]).map(drop)
+        let commit = self.commit_tree(&tree, &kept.message(owner), &parents, scratch)?;
+        self.text(["update-ref", &before_reference(owner), &commit]).map(drop)
     }
 
-    /// What was kept before an attempt.
-    pub(in crate::engine) fn kept(&self, attempt: AttemptId) -> Result<Kept> {
+    /// What was kept before a session.
+    pub(in crate::engine) fn kept(&self, owner: Owner) -> Result<Kept> {
         let mut kept = Kept::default();
-        let reference = before_reference(attempt);
+        let reference = before_reference(owner);
         if self.output(["rev-parse", "--verify", "--quiet", &reference]).is_none() {
             return Ok(kept);
         }
@@ -192,14 +201,14 @@ impl Git {
         Ok(kept)
     }
 
-    /// Where what a person had not committed before an attempt is kept.
-    pub(in crate::engine) fn before_reference(&self, attempt: AttemptId) -> String {
-        before_reference(attempt)
+    /// Where what a person had not committed before a session is kept.
+    pub(in crate::engine) fn before_reference(&self, owner: Owner) -> String {
+        before_reference(owner)
     }
 
-    /// Removes what was kept before an attempt.
-    pub(in crate::engine) fn forget_before(&self, attempt: AttemptId) -> Result<()> {
-        self.text(["update-ref", "-d", &before_reference(attempt)]).map(drop)
+    /// Removes what was kept before a session.
+    pub(in crate::engine) fn forget_before(&self, owner: Owner) -> Result<()> {
+        self.text(["update-ref", "-d", &before_reference(owner)]).map(drop)
     }
 
     /// Which of the kept files were committed between two commits.
@@ -485,12 +494,12 @@ impl Git {
     }
 }
 
-fn before_reference(attempt: AttemptId) -> String {
-    format!("{BEFORE}/{attempt}")
+fn before_reference(owner: Owner) -> String {
+    format!("{BEFORE}/{}", owner.name())
 }
 
 /// A path as one word of ASCII.
-fn encode(path: &Path) -> String {
+pub(in crate::engine) fn encode(path: &Path) -> String {
     let mut text = String::new();
     for &byte in path.as_os_str().as_bytes() {
         match byte {
@@ -503,7 +512,7 @@ fn encode(path: &Path) -> String {
 }
 
 /// The path that `encode` made this of.
-fn decode(text: &str) -> PathBuf {
+pub(in crate::engine) fn decode(text: &str) -> PathBuf {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
     while let Some((&first, others)) = rest.split_first() {

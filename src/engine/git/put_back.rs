@@ -53,6 +53,19 @@ impl Git {
         commits
     }
 
+    /// The files in which two commits differ.
+    pub(in crate::engine) fn differing(
+        &self,
+        one: Option<&str>,
+        other: Option<&str>,
+    ) -> Result<BTreeSet<PathBuf>> {
+        let none = self.empty_tree().context("no empty tree")?;
+        let (one, other) = (one.unwrap_or(&none), other.unwrap_or(&none));
+        let arguments = ["diff", "--name-only", "-z", "--no-renames", one, other];
+        let listed = run_for_bytes(self.command(arguments))?;
+        Ok(parts(&listed).map(|path| PathBuf::from(OsStr::from_bytes(path))).collect())
+    }
+
     /// Puts back which commit and branch are checked out, without a look at the files.
     pub(in crate::engine) fn put_back_head(
         &self,
