@@ -173,9 +173,10 @@ impl Session {
         invocation
     }
 
-    /// Work that the person at the terminal can talk about with the agent.
-    pub fn conversation(&self, opening: &str, permission: &Permission) -> Invocation {
+    /// Work that the person at the terminal can talk about with the agent, which calls the session `id`.
+    pub fn conversation(&self, opening: &str, permission: &Permission, id: &str) -> Invocation {
         let mut invocation = self.invocation();
+        invocation.arguments.extend(["--session-id".into(), id.into()]);
         invocation.arguments.push("--verbose".into());
         permission.grant(&mut invocation);
         invocation.arguments.extend(["--".into(), opening.into()]);
@@ -548,7 +549,7 @@ mod tests {
             (on_screen(false), false, false),
             (on_screen(true), false, true),
             (shown(&session().interview("x", "x")), true, true),
-            (shown(&session().conversation("x", &everything)), true, true),
+            (shown(&session().conversation("x", &everything, "id")), true, true),
         ] {
             assert_eq!(shown.contains("EnterWorktree"), !leaves, "{shown}");
             assert_eq!(shown.contains("AskUserQuestion"), !asks, "{shown}");

@@ -66,7 +66,7 @@ pub use recall::facts_in_log;
 pub use scratch::{Abandoned, Scratch};
 pub use stream::Parser;
 pub use terminal::{is_in_background, is_in_foreground, leave_raw_mode};
-pub use transcript::bill_of_session;
+pub use transcript::{bill_of_session, new_session_name};
 pub use trouble::Trouble;
 pub use version::Version;
 pub use watch::{EndedBy, Limits, Request};

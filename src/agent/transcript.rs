@@ -68,6 +68,20 @@ pub fn bill_of_session(claude: &Path, session: &str) -> Option<Bill> {
     Some(Bill { cost_usd: used.cost_usd, tokens: used.tokens, billing: None })
 }
 
+/// A name for a session that no other has.
+pub fn new_session_name() -> String {
+    let [high, low] = [(); 2].map(|()| getrandom::u64().unwrap_or_default());
+    let (high, low) = (high & !0xf000 | 0x4000, low & !(0b11 << 62) | 0b10 << 62);
+    format!(
+        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+        high >> 32,
+        high >> 16 & 0xffff,
+        high & 0xffff,
+        low >> 48,
+        low & 0xffff_ffff_ffff
+    )
+}
+
 fn transcripts_in(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let files = entries.map(|entry| entry.path());

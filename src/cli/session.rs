@@ -65,19 +65,23 @@ impl Conversation {
         store: &mut Store,
         setup: &Setup,
     ) -> Result<Ending> {
-        let id = uuid();
-        let back = found(agent::hand_over(&self.session.interview(opening, &id)))?;
-        if let Some(bill) = agent::bill_of_session(&claude_home(setup).directory(), &id) {
-            let bill = Bill { billing: Some(usual_billing()), ..bill };
-            let session = NewSession {
-                feature,
-                model: self.session.model.clone(),
-                bill,
-                session_id: Some(id),
-                ..NewSession::new(SessionKind::Interview, self.began)
-            };
-            store.add_session(&session, Timestamp::now())?;
+        let name = agent::new_session_name();
+        let session = NewSession {
+            feature,
+            model: self.session.model.clone(),
+            session_id: Some(name.clone()),
+            ..NewSession::new(SessionKind::Interview, self.began)
+        };
+        let id = store.begin_session(&session)?;
+        let back = found(agent::hand_over(&self.session.interview(opening, &name)));
+        match agent::bill_of_session(&claude_home(setup).directory(), &name) {
+            Some(bill) => {
+                let bill = Bill { billing: Some(usual_billing()), ..bill };
+                store.end_session(id, &NewSession { bill, ..session }, Timestamp::now())?;
+            }
+            None => store.forget_session(id)?,
         }
+        let back = back?;
         let interrupted = back.interrupted;
         let ending = |exit| Ok(Ending { exit, interrupted });
         let program = &self.settings.agent.command;
@@ -108,16 +112,21 @@ impl Conversation {
         let places = places(&setup.project()?, &self.settings, setup)?;
         let name = format!("{}-build", feature.id);
         let (path, mut log) = places.logs.create(&name, self.began)?;
-        let report = self.watch(&invocation, &mut log, setup, out)?;
         let session = NewSession {
             feature: Some(feature.id),
-            model: report.facts.model.clone().or(self.session.model.clone()),
-            bill: report.facts.bill,
+            model: self.session.model.clone(),
             log_path: Some(path.to_string_lossy().into_owned()),
-            session_id: report.facts.session.clone(),
             ..NewSession::new(SessionKind::Build, self.began)
         };
-        store.add_session(&session, Timestamp::now())?;
+        let id = store.begin_session(&session)?;
+        let report = self.watch(&invocation, &mut log, setup, out)?;
+        let session = NewSession {
+            model: report.facts.model.clone().or(session.model),
+            bill: report.facts.bill,
+            session_id: report.facts.session.clone(),
+            ..session
+        };
+        store.end_session(id, &session, Timestamp::now())?;
         Ok(report)
     }
 
@@ -169,20 +178,6 @@ impl Ending {
             _ => Exit::Error,
         }
     }
-}
-
-/// A name for a session that no other has.
-fn uuid() -> String {
-    let [high, low] = [(); 2].map(|()| getrandom::u64().unwrap_or_default());
-    let (high, low) = (high & !0xf000 | 0x4000, low & !(0b11 << 62) | 0b10 << 62);
-    format!(
-        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
-        high >> 32,
-        high >> 16 & 0xffff,
-        high & 0xffff,
-        low >> 48,
-        low & 0xffff_ffff_ffff
-    )
 }
 
 /// Whether a person ended the session.

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow};
 
+use super::running::claude_home;
 use crate::agent;
 use crate::dag::AttemptId;
 use crate::engine::{Clock, take_back};
@@ -122,7 +123,7 @@ impl Setup {
         if self.environment.attempt_id()?.is_some() {
             return Ok(Vec::new());
         }
-        take_back(store, Timestamp::now())
+        take_back(store, &claude_home(self).directory(), Timestamp::now())
     }
 
     pub(super) fn settings(&self) -> Result<Loaded> {

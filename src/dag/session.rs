@@ -46,6 +46,8 @@ pub enum SessionKind {
     Build,
     /// Talking with a person about a feature or a task.
     Interview,
+    /// An iteration of `ralph loop`.
+    Loop,
 }
 
 names!(SessionKind {
@@ -53,6 +55,7 @@ names!(SessionKind {
     Verify => "verify",
     Build => "build",
     Interview => "interview",
+    Loop => "loop",
 });
 
 /// What sessions have cost.

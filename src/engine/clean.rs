@@ -12,7 +12,7 @@ use super::owner::Owner;
 use super::plan::Places;
 use crate::agent::Scratch;
 use crate::agent::log::LogFile;
-use crate::dag::AttemptId;
+use crate::dag::{AttemptId, SessionId};
 use crate::process::booted;
 use crate::store::Store;
 use crate::time::Timestamp;
@@ -43,6 +43,8 @@ struct Rule {
     before: Timestamp,
     /// When each attempt ended; none if it or its task is not done.
     over: HashMap<AttemptId, Option<Timestamp>>,
+    /// When each session of a loop ended.
+    loops: HashMap<SessionId, Timestamp>,
     /// Whether an attempt that is not known is one of a task that was deleted.
     knows_all: bool,
 }
@@ -58,7 +60,8 @@ impl Leftovers {
     ) -> Result<Leftovers> {
         let over = store.map(Store::attempts_over).transpose()?.unwrap_or_default();
         let knows_all = is_own && !over.is_empty();
-        let rule = Rule { before, over, knows_all };
+        let loops = store.map(Store::loops_over).transpose()?.unwrap_or_default();
+        let rule = Rule { before, over, loops, knows_all };
         let mut logs = Pile::default();
         for log in places.logs.list()? {
             if rule.forgets_log(&log, places.logs.is_private()) {
@@ -143,8 +146,7 @@ impl Rule {
     fn forgets_salvage(&self, owner: Owner, at: Timestamp) -> bool {
         let is_over = match owner {
             Owner::Attempt(id) => self.over.get(&id).is_some_and(|ended| self.is_old(*ended)),
-            // Nothing says whether it is still needed.
-            Owner::Loop(_) => false,
+            Owner::Loop(id) => self.loops.get(&id).is_some_and(|ended| self.is_old(Some(*ended))),
         };
         is_over && at < self.before
     }
@@ -172,7 +174,9 @@ mod tests {
             (id("a-00002d"), Some(young)),
             (id("a-00003p"), None),
         ]);
-        let mut rule = Rule { before, over, knows_all: true };
+        let session = |text: &str| -> SessionId { text.parse().unwrap() };
+        let loops = HashMap::from([(session("s-00001d"), old), (session("s-00002d"), young)]);
+        let mut rule = Rule { before, over, loops, knows_all: true };
         let forgets = |rule: &Rule, name: &str, modified, is_private| {
             let log = LogFile { path: PathBuf::new(), name: name.into(), bytes: 0, modified };
             rule.forgets_log(&log, is_private)
@@ -195,6 +199,11 @@ mod tests {
         {
             assert_eq!(rule.forgets_salvage(id(name).into(), old), is_forgotten, "{name}");
             assert!(!rule.forgets_salvage(id(name).into(), young), "{name} is young");
+        }
+        for (name, is_forgotten) in [("s-00001d", true), ("s-00002d", false), ("s-00009x", false)] {
+            let owner = Owner::Loop(session(name));
+            assert_eq!(rule.forgets_salvage(owner, old), is_forgotten, "{name}");
+            assert!(!rule.forgets_salvage(owner, young), "{name} is young");
         }
         rule.knows_all = false;
         assert!(!forgets(&rule, "a-00009x", old, true), "it may be another database's");

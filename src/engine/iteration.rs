@@ -13,7 +13,7 @@ use super::order::{self, in_words};
 use super::restore::Before;
 use super::{Engine, RunEnd};
 use crate::agent::{AttemptContext, Facts, Report, Scratch, Session, Trouble};
-use crate::dag::{AttemptId, Bill, FeatureId, Outcome, SessionKind, TaskId};
+use crate::dag::{AttemptId, Bill, FeatureId, Outcome, SessionId, SessionKind, TaskId};
 use crate::event::{Activity, Event, IterationStart};
 use crate::prompt::brief::reminder;
 use crate::store::{Claim, ClaimLost, NewSession, SessionRecord, Surroundings};
@@ -37,6 +37,12 @@ pub(super) struct Iteration {
     pub(super) prompt_tokens: usize,
     /// What its sessions have used.
     pub(super) bill: Bill,
+}
+
+/// A session that has begun.
+pub(super) struct Begun {
+    id: SessionId,
+    session: NewSession,
 }
 
 /// An iteration whose outcome is decided, but not recorded.
@@ -202,7 +208,7 @@ impl Engine<'_> {
             },
         )?;
         self.tell_start(iteration, claim.number, &around.task.title, hinted)?;
-        let began = self.helm.clock.now();
+        let begun = self.begin_session(SessionKind::Work, iteration, &iteration.log)?;
         let report = match self.helm.show(&session, &message, &scratch, &mut log)? {
             Some(report) => report,
             None => {
@@ -211,37 +217,47 @@ impl Engine<'_> {
                 self.helm.converse(invocation, &mut log, Activity::Working)?
             }
         };
-        let log = iteration.log.clone();
-        self.note_session(SessionKind::Work, iteration, &report, log, began)?;
+        self.end_session(begun, iteration, &report)?;
         if !report.logged {
             self.helm.warn(&format!("the log `{}` is not complete", iteration.log));
         }
         Ok(report)
     }
 
-    /// Records a session of an attempt that began then, and what it has used.
-    pub(super) fn note_session(
+    /// Records that a session of an attempt begins.
+    pub(super) fn begin_session(
         &mut self,
         kind: SessionKind,
-        iteration: &mut Iteration,
-        report: &Report,
-        log: String,
-        began: Timestamp,
-    ) -> Result<()> {
-        iteration.bill.add(&report.facts.bill);
+        iteration: &Iteration,
+        log: &str,
+    ) -> Result<Begun> {
         let session = NewSession {
             attempt: Some(iteration.attempt),
             task: Some(iteration.task),
             feature: iteration.feature,
             run: Some(self.helm.run),
-            model: report.facts.model.clone().or(Some(iteration.model.clone())),
-            bill: report.facts.bill,
-            log_path: Some(log),
-            session_id: report.facts.session.clone(),
-            ..NewSession::new(kind, began)
+            model: Some(iteration.model.clone()),
+            log_path: Some(log.to_owned()),
+            ..NewSession::new(kind, self.helm.clock.now())
         };
-        self.store.add_session(&session, self.helm.clock.now())?;
-        Ok(())
+        Ok(Begun { id: self.store.begin_session(&session)?, session })
+    }
+
+    /// Records how a session of an attempt ended, and what it has used.
+    pub(super) fn end_session(
+        &mut self,
+        begun: Begun,
+        iteration: &mut Iteration,
+        report: &Report,
+    ) -> Result<()> {
+        iteration.bill.add(&report.facts.bill);
+        let session = NewSession {
+            model: report.facts.model.clone().or(begun.session.model),
+            bill: report.facts.bill,
+            session_id: report.facts.session.clone(),
+            ..begun.session
+        };
+        self.store.end_session(begun.id, &session, self.helm.clock.now())
     }
 
     fn tell_start(

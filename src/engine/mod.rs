@@ -261,7 +261,8 @@ impl<'a> Engine<'a> {
                 return Ok(Some(reason.into()));
             }
             let now = self.helm.clock.now();
-            let took_back = !take_back(&mut self.store, now)?.is_empty();
+            let took_back =
+                !take_back(&mut self.store, &self.plan.agent.own_rules, now)?.is_empty();
             if until.is_some_and(|until| until <= now) {
                 return Ok(None);
             }

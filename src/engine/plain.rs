@@ -1,7 +1,7 @@
 //! The plain loop: the same prompt again and again, without a DAG, until the agent, its plan or a file
 //! says that it is complete.
 
-use std::fs;
+use std::fs::{self, File};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -23,11 +23,13 @@ use crate::agent::sandbox::Stance;
 use crate::agent::{
     self, EndedBy, Facts, Invocation, Mailbox, Report, Scratch, Session, Stdin, Trouble,
 };
-use crate::dag::{Outcome, RunId, SessionId};
+use crate::dag::{Bill, Outcome, RunId, SessionId, SessionKind};
 use crate::event::{
     Activity, Diff, Event, IterationEnd, IterationStart, Progress, RunCommand, Start, Stats, View,
 };
+use crate::money;
 use crate::prompt::sigils::{Promise, promised_at_the_end, promised_on_screen};
+use crate::store::{NewSession, Store};
 use crate::time::Timestamp;
 
 /// How an iteration went.
@@ -41,8 +43,24 @@ struct Iteration {
     again: Option<(Trouble, Timestamp)>,
 }
 
-/// Runs the same prompt again and again.
+/// A session that has begun.
+struct Begun {
+    id: SessionId,
+    session: NewSession,
+    /// Where its output goes; none if the agent has the terminal.
+    log: Option<File>,
+}
+
+impl Begun {
+    /// The path of its log; nothing if it has none.
+    fn log_path(&self) -> String {
+        self.session.log_path.clone().unwrap_or_default()
+    }
+}
+
+/// Runs the same prompt again and again. With a `store`, what its sessions cost is recorded.
 pub fn run_loop(
+    store: Option<Store>,
     plan: &LoopPlan,
     lock: &TreeLock,
     mailbox: &Mailbox,
@@ -55,6 +73,7 @@ pub fn run_loop(
     let helm = Helm::new(&plan.agent, &plan.places, plan.bounds, mailbox, clock, view, run);
     let mut plain = Plain {
         plan,
+        store,
         helm,
         tree: LoopTree::find(plan),
         sentinels: Sentinels::of_a_loop(&plan.places.root),
@@ -69,6 +88,8 @@ pub fn run_loop(
 
 struct Plain<'a> {
     plan: &'a LoopPlan,
+    /// None outside a project.
+    store: Option<Store>,
     helm: Helm<'a>,
     /// None outside a repository.
     tree: Option<LoopTree>,
@@ -154,12 +175,11 @@ impl Plain<'_> {
     fn iterate(&mut self) -> Result<(Iteration, Option<String>)> {
         let prompt = self.prompt()?;
         let scratch = Scratch::new(&self.plan.places.temporary)?;
-        let id = SessionId::from_bits(getrandom::u32().unwrap_or_default());
-        let marked = self.tree.as_mut().map(|tree| tree.mark(id)).transpose()?;
-        let iteration = if self.plan.passthrough {
-            self.hand_over(&prompt, &scratch)
-        } else {
-            self.watch(&prompt, &scratch)
+        let mut begun = self.begin_session()?;
+        let marked = self.tree.as_mut().map(|tree| tree.mark(begun.id)).transpose()?;
+        let iteration = match begun.log.take() {
+            None => self.hand_over(&prompt, &scratch, &begun),
+            Some(mut log) => self.watch(&prompt, &scratch, &begun, &mut log),
         };
         let settled = match (&mut self.tree, &marked) {
             (Some(tree), Some(marked)) => tree.settle(marked),
@@ -167,11 +187,48 @@ impl Plain<'_> {
         };
         // If both fail, what broke the session off says more.
         let iteration = iteration?;
+        self.end_session(begun, &iteration.facts)?;
         let settled = settled?;
         for remark in &settled.remarks {
             self.helm.warn(remark);
         }
         Ok((iteration, settled.salvage))
+    }
+
+    /// Records that a session begins, where that is recorded.
+    fn begin_session(&mut self) -> Result<Begun> {
+        let mut session = NewSession {
+            run: Some(self.helm.run),
+            model: self.plan.model.clone(),
+            ..NewSession::new(SessionKind::Loop, self.helm.clock.now())
+        };
+        let mut log = None;
+        if self.plan.passthrough {
+            session.session_id = Some(agent::new_session_name());
+        } else {
+            let name = self.plan.loop_id.as_deref().unwrap_or("loop").replace(['/', '\0'], "_");
+            let name = format!("{name}-{}", self.helm.used.iterations);
+            let (path, file) = self.plan.places.logs.create(&name, Timestamp::now())?;
+            session.log_path = Some(path.to_string_lossy().into_owned());
+            log = Some(file);
+        }
+        let id = match &mut self.store {
+            Some(store) => store.begin_session(&session)?,
+            None => SessionId::from_bits(getrandom::u32().unwrap_or_default()),
+        };
+        Ok(Begun { id, session, log })
+    }
+
+    /// Records what a session has used, where that is recorded.
+    fn end_session(&mut self, begun: Begun, facts: &Facts) -> Result<()> {
+        let Some(store) = &mut self.store else { return Ok(()) };
+        let session = NewSession {
+            model: facts.model.clone().or(begun.session.model),
+            bill: facts.bill,
+            session_id: facts.session.clone().or(begun.session.session_id),
+            ..begun.session
+        };
+        store.end_session(begun.id, &session, self.helm.clock.now())
     }
 
     fn prompt(&self) -> Result<String> {
@@ -208,7 +265,8 @@ impl Plain<'_> {
     }
 
     /// Leaves the terminal to the agent; what it says is between it and the person.
-    fn hand_over(&mut self, prompt: &str, scratch: &Scratch) -> Result<Iteration> {
+    fn hand_over(&mut self, prompt: &str, scratch: &Scratch, begun: &Begun) -> Result<Iteration> {
+        let name = begun.session.session_id.as_deref().unwrap_or_default();
         let session = self.session(scratch)?;
         self.tell_start("");
         let invocation = if self.plan.agent.plain {
@@ -216,7 +274,7 @@ impl Plain<'_> {
             Invocation { stdin: Stdin::Nothing, ..session.plain(prompt) }
         } else {
             let (session, opening) = agent::open_with(&session, prompt, scratch)?;
-            session.conversation(&opening, &self.plan.agent.permission())
+            session.conversation(&opening, &self.plan.agent.permission(), name)
         };
         let held = self.helm.hold(invocation, Stance::AtTheTerminal)?;
         let back = {
@@ -235,19 +293,25 @@ impl Plain<'_> {
                 (Outcome::Failed, Some(format!("it was ended by signal {signal}")))
             }
         };
-        let facts = Facts::default();
+        let bill = agent::bill_of_session(&self.plan.agent.own_rules, name);
+        let bill = bill.map(|bill| Bill { billing: Some(agent::usual_billing()), ..bill });
+        let facts = Facts { bill: bill.unwrap_or_default(), ..Facts::default() };
+        self.helm.used.cost = money::rounded(self.helm.used.cost + facts.bill.cost_usd);
+        self.totals.bill.add(&facts.bill);
         Ok(Iteration { outcome, reason, facts, log: String::new(), end, again: None })
     }
 
     /// Has the agent work alone, and shows what it does.
-    fn watch(&mut self, prompt: &str, scratch: &Scratch) -> Result<Iteration> {
+    fn watch(
+        &mut self,
+        prompt: &str,
+        scratch: &Scratch,
+        begun: &Begun,
+        log: &mut File,
+    ) -> Result<Iteration> {
         let session = self.session(scratch)?;
-        let name = self.plan.loop_id.clone().unwrap_or("loop".to_owned()).replace(['/', '\0'], "_");
-        let name = format!("{name}-{}", self.helm.used.iterations);
-        let (path, mut log) = self.plan.places.logs.create(&name, Timestamp::now())?;
-        let log_path = path.to_string_lossy().into_owned();
-        self.tell_start(&log_path);
-        let report = match self.helm.show(&session, prompt, scratch, &mut log)? {
+        self.tell_start(&begun.log_path());
+        let report = match self.helm.show(&session, prompt, scratch, log)? {
             Some(report) => report,
             None => {
                 let invocation = if self.plan.agent.plain {
@@ -257,10 +321,10 @@ impl Plain<'_> {
                     let message = scratch.write("prompt.md", &message)?;
                     session.work(message, &self.plan.agent.permission())
                 };
-                self.helm.converse(invocation, &mut log, Activity::Working)?
+                self.helm.converse(invocation, log, Activity::Working)?
             }
         };
-        Ok(self.assess(report, log_path))
+        Ok(self.assess(report, begun.log_path()))
     }
 
     /// How an iteration went in which the agent worked alone.

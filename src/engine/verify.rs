@@ -270,9 +270,9 @@ impl Engine<'_> {
         let path = path.to_string_lossy().into_owned();
         iteration.verify_log = Some(path.clone());
         self.tell_verify(iteration, Verifier::Agent, VerifyStatus::Started, None, Some(&path));
-        let began = self.helm.clock.now();
+        let begun = self.begin_session(SessionKind::Verify, iteration, &path)?;
         let report = self.helm.converse(invocation, &mut log, Activity::Verifying)?;
-        self.note_session(SessionKind::Verify, iteration, &report, path, began)?;
+        self.end_session(begun, iteration, &report)?;
         Ok(report)
     }
 

@@ -48,7 +48,7 @@ pub use import::Imported;
 pub use problem::{Problem, explain};
 pub use recovery::{LEASE, TakenBack};
 pub use runs::{Counts, NewRun, RunTotals, Target};
-pub use sessions::NewSession;
+pub use sessions::{NewSession, OpenSession};
 pub use tasks::{Change, Deletion};
 
 /// How long a writer waits for others before it gives up: longer than any honest wait.

@@ -1,5 +1,7 @@
 //! Every session, and what all of them have cost.
 
+use std::collections::HashMap;
+
 use anyhow::Result;
 use rusqlite::{Transaction, params};
 
@@ -10,9 +12,10 @@ use crate::dag::{
     SessionKind, TaskId,
 };
 use crate::money;
+use crate::process::Holder;
 use crate::time::Timestamp;
 
-/// A session that has just ended.
+/// A session that begins or has just ended.
 #[derive(Debug, Clone)]
 #[expect(
     missing_docs,
@@ -49,26 +52,86 @@ impl NewSession {
     }
 }
 
+/// A session that has begun and whose end is not recorded.
+#[derive(Debug, Clone)]
+pub struct OpenSession {
+    /// Its id.
+    pub id: SessionId,
+    /// What was known of it when it began.
+    pub session: NewSession,
+    /// The process that started it.
+    pub holder: Holder,
+}
+
 impl Store {
-    /// Records a session that has ended.
-    pub fn add_session(&mut self, session: &NewSession, now: Timestamp) -> Result<SessionId> {
+    /// Records that a session begins which this process has started. It must end with `end_session`.
+    pub fn begin_session(&mut self, session: &NewSession) -> Result<SessionId> {
+        let holder = Holder::current();
         self.write(|tx| {
             loop {
                 let id = SessionId::from_bits(random_bits()?);
-                if insert(tx, &entry(id, session, now))? {
+                if !is_taken(tx, id)? && insert_open(tx, id, session, &holder)? {
                     return Ok(id);
                 }
             }
         })
     }
 
-    /// The attempt, if none of its sessions is recorded.
-    pub fn unrecorded(&self, attempt: AttemptId) -> Result<Option<Attempt>> {
-        let recorded = "select exists (select 1 from sessions where attempt = ?)";
-        if self.connection.query_row(recorded, [attempt], |row| row.get(0))? {
-            return Ok(None);
-        }
-        self.attempt(&attempt.to_string()).map(Some)
+    /// Records that a session has ended, with all that is known of it now.
+    pub fn end_session(
+        &mut self,
+        id: SessionId,
+        session: &NewSession,
+        now: Timestamp,
+    ) -> Result<()> {
+        self.write(|tx| {
+            // What was found in the log meanwhile, because this process seemed to be gone, is less.
+            tx.execute("delete from sessions where id = ?", [id])?;
+            insert(tx, &entry(id, session, now))?;
+            forget_open(tx, id)?;
+            session.attempt.map_or(Ok(()), |attempt| sum_up_crashed(tx, attempt))
+        })
+    }
+
+    /// Forgets a session that has begun and has cost nothing, as far as can be told.
+    pub fn forget_session(&mut self, id: SessionId) -> Result<()> {
+        self.write(|tx| forget_open(tx, id))
+    }
+
+    /// The sessions that have begun and whose end is not recorded.
+    pub fn open_sessions(&self) -> Result<Vec<OpenSession>> {
+        let mut query = self.connection.prepare(
+            "select id, kind, attempt, task, feature, run, model, started_at, log_path, session_id,
+                 host, pid, pid_started
+             from open_sessions
+             order by rowid",
+        )?;
+        let sessions = query.query_map([], |row| {
+            let session = NewSession {
+                kind: row.get(1)?,
+                attempt: row.get(2)?,
+                task: row.get(3)?,
+                feature: row.get(4)?,
+                run: row.get(5)?,
+                model: row.get(6)?,
+                started_at: row.get(7)?,
+                bill: Bill::default(),
+                log_path: row.get(8)?,
+                session_id: row.get(9)?,
+            };
+            let started = row.get::<_, i64>(12)?.unsigned_abs();
+            let holder = Holder { host: row.get(10)?, pid: row.get(11)?, started };
+            Ok(OpenSession { id: row.get(0)?, session, holder })
+        })?;
+        Ok(sessions.collect::<Result<_, _>>()?)
+    }
+
+    /// When each session of a loop ended.
+    pub fn loops_over(&self) -> Result<HashMap<SessionId, Timestamp>> {
+        let mut query =
+            self.connection.prepare("select id, ended_at from sessions where kind = 'loop'")?;
+        let sessions = query.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(sessions.collect::<Result<_, _>>()?)
     }
 
     /// The sessions of a task, oldest first.
@@ -79,6 +142,65 @@ impl Store {
         ))?;
         Ok(query.query_map([task], SessionEntry::from_row)?.collect::<Result<_, _>>()?)
     }
+}
+
+fn is_taken(tx: &Transaction<'_>, id: SessionId) -> Result<bool> {
+    let mut query = tx.prepare_cached("select exists (select 1 from sessions where id = ?)")?;
+    Ok(query.query_row([id], |row| row.get(0))?)
+}
+
+/// Writes that a session begins, unless its id is taken; tells whether it did.
+fn insert_open(
+    tx: &Transaction<'_>,
+    id: SessionId,
+    session: &NewSession,
+    holder: &Holder,
+) -> Result<bool> {
+    let inserted = tx
+        .prepare_cached(
+            "insert into open_sessions
+             values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+             on conflict (id) do nothing",
+        )?
+        .execute(params![
+            id,
+            session.kind,
+            session.attempt,
+            session.task,
+            session.feature,
+            session.run,
+            session.model,
+            session.started_at,
+            session.log_path,
+            session.session_id,
+            holder.host,
+            holder.pid,
+            i64::try_from(holder.started).unwrap_or(i64::MAX),
+        ])?;
+    Ok(inserted > 0)
+}
+
+fn forget_open(tx: &Transaction<'_>, id: SessionId) -> Result<()> {
+    tx.prepare_cached("delete from open_sessions where id = ?")?.execute([id])?;
+    Ok(())
+}
+
+/// Gives an attempt that crashed the sum of its sessions. Of any other the run says what it has used.
+fn sum_up_crashed(tx: &Transaction<'_>, attempt: AttemptId) -> Result<()> {
+    tx.prepare_cached(
+        "update attempts
+         set (cost_usd, input_tokens, cache_read_tokens, cache_write_tokens, output_tokens, billing) = (
+             select
+                 total(cost_usd), sum(input_tokens), sum(cache_read_tokens),
+                 sum(cache_write_tokens), sum(output_tokens),
+                 case when count(distinct coalesce(billing, '')) = 1 then max(billing) end
+             from sessions
+             where attempt = ?1
+         )
+         where id = ?1 and outcome = 'crashed'",
+    )?
+    .execute([attempt])?;
+    Ok(())
 }
 
 fn entry(id: SessionId, session: &NewSession, now: Timestamp) -> SessionEntry {

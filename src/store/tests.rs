@@ -451,7 +451,8 @@ fn what_sessions_have_cost_stays_when_their_task_is_gone() {
     ] {
         let bill = Bill { cost_usd, tokens, billing };
         let session = NewSession { task: Some(task), bill, ..NewSession::new(kind, bench.now) };
-        bench.store.add_session(&session, bench.now).unwrap();
+        let id = bench.store.begin_session(&session).unwrap();
+        bench.store.end_session(id, &session, bench.now).unwrap();
     }
     let sessions = bench.store.sessions_of(task).unwrap();
     let kinds: Vec<SessionKind> = sessions.iter().map(|session| session.kind).collect();

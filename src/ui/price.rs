@@ -44,6 +44,7 @@ fn word(kind: SessionKind) -> &'static str {
         SessionKind::Verify => "verification",
         SessionKind::Build => "builds",
         SessionKind::Interview => "interviews",
+        SessionKind::Loop => "loops",
     }
 }
 
@@ -53,7 +54,7 @@ mod tests {
 
     #[test]
     fn a_total_says_what_it_is_made_of_and_what_is_not_charged() {
-        use SessionKind::{Build, Interview, Verify, Work};
+        use SessionKind::{Build, Interview, Loop, Verify, Work};
         for (charged, covered, kinds, expected) in [
             (0.0, 0.0, vec![], None),
             (4.2, 0.0, vec![(Work, 4.2)], Some("$4.20")),
@@ -61,9 +62,9 @@ mod tests {
             (
                 4.2,
                 0.6,
-                vec![(Work, 4.0), (Verify, 0.5), (Build, 0.2), (Interview, 0.1)],
+                vec![(Work, 3.0), (Verify, 0.5), (Build, 0.2), (Interview, 0.1), (Loop, 1.0)],
                 Some(
-                    "$4.20 and ≈ $0.60 at API prices (work $4.00, verification $0.50, builds $0.20, interviews $0.10)",
+                    "$4.20 and ≈ $0.60 at API prices (work $3.00, verification $0.50, builds $0.20, interviews $0.10, loops $1.00)",
                 ),
             ),
         ] {

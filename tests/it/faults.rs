@@ -527,7 +527,7 @@ fn a_database_of_a_newer_ralph_is_left_alone() {
     drop(connection);
     settle(&project);
     insta::assert_snapshot!(refused_by_all(&project), @r"
-    error: `[ROOT]/.ralph/progress.db` was made by a newer ralph (schema 99; this one knows 4)
+    error: `[ROOT]/.ralph/progress.db` was made by a newer ralph (schema 99; this one knows 5)
     hint: upgrade ralph; nothing was changed
     ");
 }
@@ -557,6 +557,45 @@ fn a_database_of_an_older_ralph_is_upgraded_with_all_that_is_in_it() {
     copy.ralph_reading(&export, ["import"]).ok();
     assert_eq!(copy.export(), export);
     check_rules(&copy);
+}
+
+#[test]
+fn what_an_older_ralph_had_begun_and_paid_for_is_in_the_bill_of_this_one() {
+    let project = Project::new();
+    let log = project.write("old.log", r#"{"type":"result","total_cost_usd":0.5,"result":""}"#);
+    let connection = Connection::open(project.database()).unwrap();
+    for migration in [
+        include_str!("../../migrations/0001_tasks.sql"),
+        include_str!("../../migrations/0002_verdicts.sql"),
+        include_str!("../../migrations/0003_working_trees.sql"),
+        include_str!("../../migrations/0004_sessions.sql"),
+    ] {
+        connection.execute_batch(migration).unwrap();
+    }
+    // The host is that of this process, and the process is gone.
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let namespace = fs::read_link("/proc/self/ns/pid").unwrap();
+    let host = format!("{} {}", boot.trim(), namespace.display());
+    connection
+        .execute_batch(&format!(
+            "pragma application_id = 0x524c5048;
+             pragma user_version = 4;
+             insert into tasks (id, kind, title, status, created_at, updated_at, starts, ends)
+             values ('t-3f9a01', 'work', 'Old', 'pending', '2026-01-01T00:00:00.000Z',
+                 '2026-01-01T00:00:00.000Z', 1000, 2000);
+             insert into runs (id, kind, started_at, host, pid, pid_started)
+             values ('r-3f9a01', 'run', '2026-01-01T00:00:00.000Z', '{host}', 1, 1);
+             insert into attempts (id, task, number, run, started_at, log_path)
+             values ('a-3f9a01', 1, 1, 'r-3f9a01', '2026-01-01T00:00:00.000Z', '{}');
+             insert into sessions (id, kind, started_at, ended_at, cost_usd)
+             values ('s-000001', 'build', '2026-01-01T00:00:00.000Z', '2026-01-01T00:00:00.000Z', 0.25)",
+            log.display()
+        ))
+        .unwrap();
+    drop(connection);
+    let status = project.ralph(["status", "--json"]).json();
+    assert_eq!((&status["costs"]["work"], &status["costs"]["build"]), (&0.5.into(), &0.25.into()));
+    assert_eq!(project.show("t-3f9a01")["history"][0]["cost_usd"], 0.5);
 }
 
 #[test]

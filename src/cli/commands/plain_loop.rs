@@ -79,7 +79,7 @@ pub(super) fn run(args: &LoopArgs, setup: &Setup) -> Result<Exit> {
     };
     audience.watch(
         |_, _| None,
-        |mailbox, clock, view| engine::run_loop(&plan, &lock, mailbox, clock, view),
+        |mailbox, clock, view| engine::run_loop(store, &plan, &lock, mailbox, clock, view),
     )
 }
 

@@ -38,6 +38,8 @@ struct CostsView {
     verify: f64,
     build: f64,
     interview: f64,
+    #[serde(rename = "loop")]
+    plain_loop: f64,
 }
 
 #[derive(Serialize)]
@@ -121,6 +123,7 @@ fn view(snapshot: &Snapshot, activity: Activity) -> StatusView {
             verify: spent(SessionKind::Verify),
             build: spent(SessionKind::Build),
             interview: spent(SessionKind::Interview),
+            plain_loop: spent(SessionKind::Loop),
         },
         billing: activity.costs.billing,
         last_activity: activity.last,
