@@ -124,12 +124,41 @@ impl Git {
         let tree = shot.write()?;
         let mut parents: Vec<String> = head.into_iter().chain(earlier).collect();
         parents.extend(commits.iter().cloned());
+        parents.extend(self.fetch_inner(changes)?);
         let mut seen = HashSet::new();
         parents.retain(|commit| seen.insert(commit.clone()));
         let message = format!("what {owner} left behind");
         let commit = self.commit_tree(&tree, &message, &parents, scratch)?;
         self.text(["update-ref", &reference, &commit])?;
         Ok(Salvage { reference, missing })
+    }
+
+    /// Takes over the commits of repositories that are among these changes; returns those that lead to all of them.
+    fn fetch_inner(&self, changes: &[Change]) -> Result<Vec<String>> {
+        let mut commits = Vec::new();
+        let inner = changes.iter().filter(|it| it.path.as_os_str().as_bytes().ends_with(b"/"));
+        let places = inner.map(|it| self.top.join(&it.path));
+        // A worktree of ours has a file there, and its commits are here already.
+        for place in places.filter(|it| it.join(".git").is_dir()) {
+            let listed = ["for-each-ref", "--format=%(objecttype) %(objectname)"];
+            let listed = run(self.command_in(&place, listed))?;
+            let mut found: Vec<String> = listed
+                .lines()
+                .filter_map(|line| line.strip_prefix("commit "))
+                .map(str::to_owned)
+                .collect();
+            let head = ["rev-parse", "--verify", "--quiet", "HEAD"];
+            found.extend(run(self.command_in(&place, head)).ok());
+            if found.is_empty() {
+                continue;
+            }
+            let fetch = ["fetch", "-q", "--no-tags", "--no-write-fetch-head", "--no-auto-gc"];
+            let mut fetch = self.command(fetch);
+            fetch.arg(&place).args(&found);
+            run(fetch).with_context(|| format!("the commits in `{}`", place.display()))?;
+            commits.extend(found);
+        }
+        Ok(commits)
     }
 
     /// Commits these changes and nothing else, whatever is staged.

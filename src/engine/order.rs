@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::git::decode;
 use crate::dag::{Attempt, Outcome};
 
 /// How many files a reason names.
@@ -29,9 +30,32 @@ pub(super) struct Facts {
     pub(super) branches: BTreeMap<String, String>,
     /// The other worktrees of the repository, by the names that git gave them.
     pub(super) worktrees: BTreeMap<String, Worktree>,
+    /// What keeps changes out of what git says.
+    #[serde(default)]
+    pub(super) hiding: Hiding,
+    /// The submodules that are not as HEAD has them, and how they are.
+    #[serde(default)]
+    pub(super) submodules: BTreeMap<String, String>,
     /// What is not committed, without ralph's own files.
     #[serde(skip)]
     pub(super) changes: Vec<Change>,
+}
+
+/// What keeps changes out of what `git status` says, beside ignore files in the tree.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Hiding {
+    /// The files with a flag that makes git not look at them.
+    pub(super) flags: BTreeMap<String, Flag>,
+    /// What is in `info/exclude`; none if there is no such file.
+    pub(super) exclude: Option<Vec<u8>>,
+}
+
+/// A flag of a file in the index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Flag {
+    AssumeUnchanged,
+    SkipWorktree,
+    Both,
 }
 
 /// Something that git does in several steps.
@@ -83,6 +107,12 @@ pub(super) enum Disorder {
     Unfinished(Operation),
     /// There are changes in the stash that were not there.
     Stashed,
+    /// These files have a flag that makes git not look at them.
+    Flagged(Vec<PathBuf>),
+    /// `info/exclude` is not as it was, and may hide files.
+    Excluded,
+    /// These submodules have commits or changes that no commit of ours has.
+    Submodules(Vec<PathBuf>),
     /// Nothing arrived on the branch, and commits were made here.
     Elsewhere { branch: Option<String>, places: Vec<String> },
 }
@@ -112,11 +142,29 @@ pub(super) fn disorder(before: &Facts, after: &Facts, compared: &Compared) -> Ve
     if new_stashes(before, after).next().is_some() {
         found.push(Disorder::Stashed);
     }
+    let is_changed =
+        |(path, state): &(&String, &String)| before.submodules.get(*path) != Some(*state);
+    let submodules = after.submodules.iter().filter(is_changed).map(|(path, _)| decode(path));
+    let submodules: Vec<PathBuf> = submodules.collect();
+    if !submodules.is_empty() {
+        found.push(Disorder::Submodules(submodules));
+    }
     if found.is_empty() && after.head == before.head && !compared.elsewhere.is_empty() {
         let (branch, places) = (before.branch.clone(), compared.elsewhere.clone());
         found.push(Disorder::Elsewhere { branch, places });
     }
     found
+}
+
+/// What a session did to hide changes from git. Flags from before it stay, and one that it took away is only put
+/// back.
+pub(super) fn hidden(before: &Hiding, after: &Hiding) -> Vec<Disorder> {
+    let is_new = |(file, flag): &(&String, &Flag)| before.flags.get(*file) != Some(*flag);
+    let files = after.flags.iter().filter(is_new).map(|(file, _)| decode(file));
+    let files: Vec<PathBuf> = files.collect();
+    let flagged = (!files.is_empty()).then_some(Disorder::Flagged(files));
+    let excluded = (before.exclude != after.exclude).then_some(Disorder::Excluded);
+    flagged.into_iter().chain(excluded).collect()
 }
 
 /// The entries that a session added to the stash. All worktrees share one stash; an entry names the branch
@@ -297,6 +345,19 @@ impl fmt::Display for Disorder {
                 write!(f, "the session left {operation} unfinished")
             }
             Disorder::Stashed => f.write_str("the session left changes in the stash"),
+            Disorder::Flagged(files) => write!(
+                f,
+                "the session hid {} from git (`git update-index --assume-unchanged` or `--skip-worktree`)",
+                names(files)
+            ),
+            Disorder::Submodules(paths) => write!(
+                f,
+                "the session changed {} (a submodule) and committed no such change here; it stays as it is",
+                names(paths)
+            ),
+            Disorder::Excluded => {
+                f.write_str("the session changed `.git/info/exclude`, which hides files from git")
+            }
             Disorder::Elsewhere { branch, places } => {
                 let places = places.join(" and ");
                 write!(f, "the session committed to {places} and nothing to {}", place(branch))
@@ -439,6 +500,28 @@ mod tests {
             (iteration, "left", &branch, true),
         ] {
             assert_eq!(comes_back(next, Path::new(path), disorder), expected, "{next:?}, {path}");
+        }
+    }
+
+    #[test]
+    fn what_hides_changes_is_noticed_unless_it_was_there_before() {
+        let flags = |files: &[(&str, Flag)]| Hiding {
+            flags: files.iter().map(|(file, flag)| ((*file).to_owned(), *flag)).collect(),
+            exclude: Some(b"x".to_vec()),
+        };
+        let mine = flags(&[("mine", Flag::AssumeUnchanged)]);
+        let both = flags(&[("mine", Flag::AssumeUnchanged), ("f", Flag::SkipWorktree)]);
+        let other = flags(&[("mine", Flag::Both)]);
+        let excluded = Hiding { exclude: None, ..mine.clone() };
+        let flagged = |name: &str| Disorder::Flagged(vec![name.into()]);
+        for (after, expected) in [
+            (&mine, vec![]),
+            (&flags(&[]), vec![]),
+            (&both, vec![flagged("f")]),
+            (&other, vec![flagged("mine")]),
+            (&excluded, vec![Disorder::Excluded]),
+        ] {
+            assert_eq!(hidden(&mine, after), expected);
         }
     }
 

@@ -1,5 +1,6 @@
 //! A working tree before and after a session: it is marked, looked at, and put back.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -9,7 +10,7 @@ use anyhow::{Result, anyhow};
 use serde::{Deserialize, Serialize};
 
 use super::git::{Git, Kept, decode, encode};
-use super::order::{Change, Disorder, Facts, Next, comes_back, disorder, names, stays};
+use super::order::{Change, Disorder, Facts, Next, comes_back, disorder, hidden, names, stays};
 use super::owner::Owner;
 use crate::time::Timestamp;
 
@@ -24,6 +25,14 @@ const SIGN: &str = "ralph-alive";
 pub(super) struct Before {
     pub(super) facts: Facts,
     pub(super) kept: Kept,
+    /// What the session had hidden from git. It is in sight again, and still counts.
+    pub(super) noticed: RefCell<Vec<Disorder>>,
+}
+
+impl Before {
+    pub(super) fn new(facts: Facts, kept: Kept) -> Before {
+        Before { facts, kept, noticed: RefCell::default() }
+    }
 }
 
 /// What a session has done to a working tree.
@@ -52,6 +61,7 @@ impl Seen {
             && self.leftovers.is_empty()
             && before.kept.is_empty()
             && before.facts.stashes == self.facts.stashes
+            && before.facts.hiding == self.facts.hiding
     }
 
     /// The session's own changes that are not committed.
@@ -125,7 +135,7 @@ impl Git {
         };
         let mark = Mark { owner, prefix: self.prefix.clone(), persons, facts };
         fs::write(self.mark_file(), serde_json::to_vec(&mark)?)?;
-        Ok(Before { facts: mark.facts, kept })
+        Ok(Before::new(mark.facts, kept))
     }
 
     /// The state of the tree before this attempt, if it is marked.
@@ -133,7 +143,7 @@ impl Git {
         let Some(mark) = self.read_mark().filter(|mark| mark.owner == owner) else {
             return Ok(None);
         };
-        Ok(Some(Before { facts: mark.facts, kept: self.kept(owner)? }))
+        Ok(Some(Before::new(mark.facts, self.kept(owner)?)))
     }
 
     /// The session of a loop in this project that was cut off, the state of the tree before it, and which of
@@ -141,7 +151,7 @@ impl Git {
     pub(super) fn marked_by_loop(&self) -> Result<Option<(Owner, Before, BTreeSet<PathBuf>)>> {
         let mark = self.read_mark().filter(|mark| mark.prefix == self.prefix);
         let Some(mark @ Mark { owner: Owner::Loop(_), .. }) = mark else { return Ok(None) };
-        let before = Before { facts: mark.facts, kept: self.kept(mark.owner)? };
+        let before = Before::new(mark.facts, self.kept(mark.owner)?);
         let persons = mark.persons.iter().map(|it| decode(it)).collect();
         Ok(Some((mark.owner, before, persons)))
     }
@@ -163,7 +173,7 @@ impl Git {
     /// What a session has done to the tree.
     pub(super) fn see(&self, before: &Before, scratch: &Path) -> Result<Seen> {
         self.unlock(&before.facts);
-        let facts = self.look()?;
+        let facts = self.look_behind(before, scratch)?;
         if let Some(start) =
             before.facts.head.as_ref().filter(|it| facts.head.as_ref() != Some(*it))
         {
@@ -174,7 +184,8 @@ impl Git {
             })?;
         }
         let compared = self.compare(&before.facts, &facts)?;
-        let disorder = disorder(&before.facts, &facts, &compared);
+        let mut disorder = disorder(&before.facts, &facts, &compared);
+        disorder.extend(before.noticed.borrow().iter().cloned());
         let target = self.target(&before.facts, &facts, compared.keeps_history);
         let leftovers = before.kept.others(&facts.changes);
         let leftovers = self.not_ignored_before(leftovers, before, &facts, scratch)?;
@@ -187,6 +198,18 @@ impl Git {
             committed.iter().filter(|path| facts.changes.iter().any(|it| it.path == **path));
         edited.extend(again.cloned());
         Ok(Seen { facts, disorder, leftovers, changed, edited, committed, target })
+    }
+
+    /// What the tree is like, with what the session has hidden from git.
+    fn look_behind(&self, before: &Before, scratch: &Path) -> Result<Facts> {
+        let facts = self.look()?;
+        let noticed = hidden(&before.facts.hiding, &facts.hiding);
+        if noticed.is_empty() {
+            return Ok(facts);
+        }
+        self.put_back_hiding(&before.facts.hiding, &facts.hiding, scratch)?;
+        before.noticed.borrow_mut().extend(noticed);
+        self.look()
     }
 
     /// Keeps what a session left, and puts the tree back to what it was before, plus what the session
@@ -220,7 +243,8 @@ impl Git {
         let is_as_it_should_be = disorder.is_empty()
             && go.is_empty()
             && seen.changed.iter().all(|path| has_stayed(path) || gone.contains(path))
-            && before.facts.stashes == seen.facts.stashes;
+            && before.facts.stashes == seen.facts.stashes
+            && before.facts.hiding == seen.facts.hiding;
         let mut salvage = None;
         if !go.is_empty() || !strays.is_empty() {
             salvage = Some(self.salvage_all(owner, &go, &strays, scratch)?);
@@ -284,6 +308,7 @@ impl Git {
             self.reset_index()?;
         }
         self.stage_again(&kept, scratch)?;
+        self.flag_again(&before.facts.hiding, scratch)?;
         let (facts, committed) = (self.look()?, seen.committed);
         Ok(Order { facts, salvage, disorder: Vec::new(), committed, edited: Vec::new() })
     }
@@ -388,6 +413,7 @@ impl Git {
         let touched = self.touched(kept, &now, scratch)?;
         self.give_back(kept, &touched.changed)?;
         self.stage_again(kept, scratch)?;
+        self.flag_again(&before.facts.hiding, scratch)?;
         let now = self.look()?;
         let left = self.touched(kept, &now, scratch)?.changed;
         if let [_, ..] = &left[..] {

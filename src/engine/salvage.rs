@@ -216,7 +216,7 @@ impl Engine<'_> {
         let scratch = Scratch::new(&self.plan.places.temporary)?;
         let facts = git.look()?;
         let kept = git.keep(&facts, scratch.path())?;
-        Ok(Some(Before { facts, kept }))
+        Ok(Some(Before::new(facts, kept)))
     }
 
     /// Undoes what a verifier has done.

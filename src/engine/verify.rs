@@ -10,6 +10,7 @@ use super::helm::Break;
 use super::iteration::Iteration;
 use super::limits::{Reaction, react};
 use super::model::Choice;
+use super::order::Hiding;
 use super::outputs;
 use crate::agent::{EndedBy, Facts, Report, Scratch, Trouble};
 use crate::dag::{AttemptId, SessionKind, Verification};
@@ -47,6 +48,15 @@ pub(super) enum Checked {
     OutOfMoney,
     /// The API refuses for good.
     GiveUp(Trouble),
+}
+
+/// The state of a working tree, to tell whether it changes.
+#[derive(PartialEq, Eq)]
+struct State {
+    head: Option<String>,
+    /// What is not committed included.
+    tree: Option<String>,
+    hiding: Hiding,
 }
 
 /// What was tried in vain to verify a piece of work.
@@ -250,10 +260,11 @@ impl Engine<'_> {
     }
 
     /// What is checked out and what is not committed, where that can be told; but not what we print.
-    fn state_of_the_tree(&self) -> Result<Option<(Option<String>, Option<String>)>> {
+    fn state_of_the_tree(&self) -> Result<Option<State>> {
         let Some(git) = &self.git else { return Ok(None) };
         let scratch = Scratch::new(&self.plan.places.temporary)?;
-        Ok(Some((git.head(), git.state(scratch.path(), &outputs::own()).ok())))
+        let tree = git.state(scratch.path(), &outputs::own()).ok();
+        Ok(Some(State { head: git.head(), tree, hiding: git.hiding()? }))
     }
 
     fn run_verifier(

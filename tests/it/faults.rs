@@ -560,6 +560,7 @@ fn a_database_of_an_older_ralph_is_upgraded_with_all_that_is_in_it() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
 fn what_an_older_ralph_had_begun_and_paid_for_is_in_the_bill_of_this_one() {
     let project = Project::new();
     let log = project.write("old.log", r#"{"type":"result","total_cost_usd":0.5,"result":""}"#);

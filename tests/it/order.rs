@@ -733,3 +733,159 @@ fn a_persons_file_that_a_loop_works_on_stays_changed_and_is_kept_as_it_was() {
     let plan = fs::read_to_string(project.root().join("plan.md")).unwrap();
     assert_eq!(plan, "- [x] one\n- [ ] two\n- [ ] three\n");
 }
+
+/// Ways of a session to hide `f` and `x` from git, what is said of it, and what must be kept.
+const HIDDEN: [(&str, &str, &str); 4] = [
+    (
+        "echo hidden > f; git update-index --assume-unchanged f",
+        "the session hid `f` from git (`git update-index --assume-unchanged` or `--skip-worktree`)",
+        "f",
+    ),
+    (
+        "echo hidden > f; git update-index --skip-worktree f",
+        "the session hid `f` from git (`git update-index --assume-unchanged` or `--skip-worktree`)",
+        "f",
+    ),
+    (
+        "echo hidden > x; echo x >> .git/info/exclude",
+        "the session changed `.git/info/exclude`, which hides files from git",
+        "x",
+    ),
+    (
+        "echo hidden > x; rm -f .git/info/exclude",
+        "the session changed `.git/info/exclude`, which hides files from git",
+        "x",
+    ),
+];
+
+/// A project with a file that a person has hidden from git, and another that they have excluded.
+fn with_hidden_files() -> (Project, String) {
+    let project = Project::new();
+    for name in ["f", "local"] {
+        project.write(name, "as committed\n");
+    }
+    project.git_init();
+    shell(
+        &project,
+        "echo mine > local; git update-index --assume-unchanged local; echo .env >> .git/info/exclude; \
+         echo secret > .env",
+    );
+    let task = project.add(["Do it"]);
+    (project, task)
+}
+
+#[track_caller]
+fn assert_hidden_files_are_a_persons(project: &Project, what: &str) {
+    let has = "git ls-files -v local; cat local .env; tail -1 .git/info/exclude";
+    assert_eq!(shell(project, has), "h local\nmine\nsecret\n.env", "{what}");
+    let objects = project.git(["log", "--all", "--name-only", "--format="]);
+    assert!(!objects.contains(".env"), "{what}: {objects}");
+}
+
+#[test]
+fn what_a_session_hides_from_git_is_found_and_kept() {
+    for (hides, told, file) in HIDDEN {
+        let (project, task) = with_hidden_files();
+        let script = format!("run {hides} | done");
+        let output = run(&project, &[&script], &["--max-retries", "0"]);
+        let attempt = &project.show(&task)["history"][0];
+        assert_eq!((&attempt["outcome"], &attempt["reason"]), (&"failed".into(), &told.into()));
+        let kept = format!("refs/ralph/salvage/{}", attempt["id"].as_str().unwrap());
+        assert_eq!(project.git(["show", &format!("{kept}:{file}")]), "hidden", "{output:?}");
+        let status = shell(&project, "git ls-files -v f; cat f; git status --porcelain");
+        assert_eq!(status, "H f\nas committed", "{hides}");
+        assert_hidden_files_are_a_persons(&project, hides);
+    }
+}
+
+#[test]
+fn what_a_session_of_a_loop_hides_from_git_is_in_sight_for_the_next() {
+    for (hides, told, file) in HIDDEN {
+        let (project, _) = with_hidden_files();
+        let script = format!("run {hides}");
+        let looks = "run git status --porcelain > ../status";
+        let arguments = ["loop", "-a", "2", "go on"];
+        let output = project.run(loop_of(&project, &[&script, looks], &arguments), None);
+        assert!(output.stderr().contains(told), "{hides}: {output:?}");
+        let status = fs::read_to_string(project.base().join("status")).unwrap();
+        assert_eq!(&status[3..], format!("{file}\n"), "{hides}");
+        assert_hidden_files_are_a_persons(&project, hides);
+    }
+}
+
+#[test]
+fn a_file_that_a_person_has_hidden_stays_as_it_was() {
+    for (does, kept) in [
+        ("echo changed > local", Some("changed")),
+        ("git update-index --no-assume-unchanged local; git checkout -q local", None),
+        (
+            "git update-index --no-assume-unchanged local; git checkout -q -b side; git commit -q -a -m x",
+            None,
+        ),
+    ] {
+        let (project, task) = with_hidden_files();
+        let script = format!("run {does} | fail no");
+        let output = run(&project, &[&script], &["--max-retries", "0"]);
+        assert!(!output.stderr().contains("error:"), "{does}: {output:?}");
+        assert_hidden_files_are_a_persons(&project, does);
+        let attempt = project.show(&task)["history"][0]["id"].as_str().unwrap().to_owned();
+        if let Some(text) = kept {
+            let kept = format!("refs/ralph/salvage/{attempt}:local");
+            assert_eq!(project.git(["show", &kept]), text);
+        }
+    }
+}
+
+#[test]
+fn a_verifier_that_hides_its_change_is_found_out() {
+    let (project, task) = with_hidden_files();
+    let vandal = "run echo x > f; git update-index --assume-unchanged f | say <verify-pass/>";
+    let command = project.ralph_playing(&["done", vandal, "say <verify-pass/>"], ["run"]);
+    let output = project.run(command, None);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(output.stderr().contains("what changed while it was verified is undone"), "{output:?}");
+    assert_eq!(project.show(&task)["status"], "done");
+    assert_eq!(shell(&project, "git ls-files -v f; cat f"), "H f\nas committed");
+    assert_hidden_files_are_a_persons(&project, "a verifier");
+}
+
+#[test]
+fn a_repository_that_an_agent_makes_inside_ours_is_kept_with_its_commits() {
+    let (project, task) = committed();
+    let script = "run mkdir new; cd new; git init -q -b main; echo 1 > f; git add f; git commit -q -m inner; \
+                  git checkout -q -b other; git commit -q --allow-empty -m aside; git checkout -q main \
+                  | fail no";
+    let output = run(&project, &[script], &["--max-retries", "0"]);
+    assert!(!project.root().join("new").exists(), "{output:?}");
+    let attempt = project.show(&task)["history"][0]["id"].as_str().unwrap().to_owned();
+    let kept = project.git(["log", "--format=%s", &format!("refs/ralph/salvage/{attempt}")]);
+    assert!(kept.contains("inner") && kept.contains("aside"), "{kept}");
+}
+
+#[test]
+fn a_change_in_a_submodule_is_told_and_stays() {
+    for (does, is_told) in [
+        ("cd sub; echo 2 > f", true),
+        ("cd sub; git commit -q --allow-empty -m inner", true),
+        ("cd sub; git commit -q --allow-empty -m inner; cd ..; git commit -q -a -m sub", false),
+    ] {
+        let (project, task) = committed();
+        shell(
+            &project,
+            "git init -q ../lib; cd ../lib; echo 1 > f; git add f; git commit -q -m lib; cd ../project; \
+             git -c protocol.file.allow=always submodule --quiet add ../lib sub; git commit -q -a -m sub",
+        );
+        let script = format!("run {does} | done");
+        run(&project, &[&script, "done"], &["--max-retries", "0"]);
+        let attempt = &project.show(&task)["history"][0];
+        let told = "the session changed `sub` (a submodule) and committed no such change here; it stays as it is";
+        let reason = attempt["reason"].as_str().unwrap_or_default();
+        assert_eq!(
+            (attempt["outcome"] == "failed", reason == told),
+            (is_told, is_told),
+            "{does}: {attempt}"
+        );
+        let status = project.git(["status", "--porcelain"]);
+        assert_eq!(status.trim_start(), if is_told { "M sub" } else { "" }, "{does}");
+    }
+}

@@ -5,12 +5,14 @@ use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::{Git, parts, run, run_for_bytes};
-use crate::engine::order::{Change, Compared, Facts, Operation, Stash, Worktree, moved_elsewhere};
+use super::{Git, decode, encode, parts, run, run_for_bytes};
+use crate::engine::order::{
+    Change, Compared, Facts, Flag, Hiding, Operation, Stash, Worktree, moved_elsewhere,
+};
 
 impl Git {
     /// What the repository and the working tree are like now.
@@ -22,15 +24,57 @@ impl Git {
             "-z",
             "--no-renames",
             "--untracked-files=all",
-            "--ignore-submodules=dirty",
+            "--ignore-submodules=none",
         ];
         let mut facts = read_status(&run_for_bytes(self.command(status))?);
+        for (path, state) in &mut facts.submodules {
+            let place = self.top.join(decode(path));
+            let head = run(self.command_in(&place, ["rev-parse", "HEAD"])).unwrap_or_default();
+            state.push_str(&format!(" {head}"));
+        }
         self.leave_out_own(&mut facts.changes);
         facts.operation = self.operation();
         facts.stashes = self.stashes();
         facts.branches = self.branches()?;
         facts.worktrees = self.worktrees();
+        facts.hiding = self.hiding()?;
+        // What is in such a file may be a person's, whatever git makes of it.
+        for file in facts.hiding.flags.keys().map(|file| decode(file)) {
+            if self.top.join(&file).symlink_metadata().is_ok()
+                && !facts.changes.iter().any(|it| it.path == file)
+            {
+                facts.changes.push(Change { path: file, tracked: true, staged: false });
+            }
+        }
         Ok(facts)
+    }
+
+    /// What keeps changes out of what git says.
+    pub(in crate::engine) fn hiding(&self) -> Result<Hiding> {
+        let listed = run_for_bytes(self.command_in(&self.top, ["ls-files", "-v", "-z"]))?;
+        let mut flags = BTreeMap::new();
+        for (tag, path) in parts(&listed).filter_map(|line| Some((line.first()?, line.get(2..)?))) {
+            let flag = match tag {
+                b's' => Flag::Both,
+                b'S' => Flag::SkipWorktree,
+                tag if tag.is_ascii_lowercase() => Flag::AssumeUnchanged,
+                _ => continue,
+            };
+            flags.insert(encode(Path::new(OsStr::from_bytes(path))), flag);
+        }
+        // In a sparse checkout git itself sets and clears this flag.
+        let has_skipped = flags.values().any(|flag| *flag == Flag::SkipWorktree);
+        if has_skipped
+            && self.output(["config", "--type=bool", "core.sparseCheckout"]).as_deref()
+                == Some("true")
+        {
+            flags.retain(|_, flag| *flag != Flag::SkipWorktree);
+        }
+        Ok(Hiding { flags, exclude: fs::read(self.exclude_file()).ok() })
+    }
+
+    pub(super) fn exclude_file(&self) -> PathBuf {
+        self.common.join("info/exclude")
     }
 
     /// What can only be told of a state with the one before it in hand.
@@ -192,14 +236,21 @@ fn read_status(status: &[u8]) -> Facts {
         } else if let Some(branch) = text.strip_prefix("# branch.head ") {
             facts.branch = Some(branch.to_owned()).filter(|it| it != "(detached)");
         } else {
-            facts.changes.extend(read_change(entry));
+            match read_change(entry) {
+                Some((change, None)) => facts.changes.push(change),
+                Some((change, Some(state))) => {
+                    facts.submodules.insert(encode(&change.path), state);
+                }
+                None => {}
+            }
         }
     }
     facts
 }
 
-/// A line of the status about a file. Submodules are repositories of their own: they are left alone.
-fn read_change(entry: &[u8]) -> Option<Change> {
+/// A line of the status about a file; of a submodule, how it is. Submodules are repositories of their own: they
+/// are left alone.
+fn read_change(entry: &[u8]) -> Option<(Change, Option<String>)> {
     let fields = match entry.first()? {
         b'1' => 8,
         b'u' => 10,
@@ -212,10 +263,9 @@ fn read_change(entry: &[u8]) -> Option<Change> {
         1 => (false, false),
         _ => (true, words.next()?.first() != Some(&b'.')),
     };
-    if tracked && words.next()?.first() == Some(&b'S') {
-        return None;
-    }
-    Some(Change { path: OsStr::from_bytes(path).into(), tracked, staged })
+    let submodule = words.next().filter(|it| tracked && it.starts_with(b"S"));
+    let submodule = submodule.map(|state| String::from_utf8_lossy(state).into_owned());
+    Some((Change { path: OsStr::from_bytes(path).into(), tracked, staged }, submodule))
 }
 
 /// The directories of a repository: its top, the way from there to `root`, what git keeps for this
@@ -265,6 +315,8 @@ mod tests {
                 change("inner/", false, false),
             ]
         );
+        let submodules = BTreeMap::from([("sub".to_owned(), "S.M.".to_owned())]);
+        assert_eq!(facts.submodules, submodules);
         let facts = read_status(b"# branch.oid (initial)\0# branch.head (detached)\0");
         assert_eq!((facts.head, facts.branch), (None, None));
     }

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow};
 
 use super::person::Kept;
-use super::{Git, parts, run, run_for_bytes};
-use crate::engine::order::{Change, Facts, names, new_stashes};
+use super::{Git, decode, parts, run, run_for_bytes};
+use crate::engine::order::{Change, Facts, Flag, Hiding, names, new_stashes};
 use crate::engine::restore::Before;
 
 /// How often it is looked whether all leftovers are gone: to restore an ignore file shows more of them.
@@ -99,6 +99,66 @@ impl Git {
     /// Makes the index what HEAD is. The files stay as they are.
     pub(in crate::engine) fn reset_index(&self) -> Result<()> {
         self.text(["reset", "-q"]).map(drop)
+    }
+
+    /// Puts back what keeps changes out of what git says, so that nothing of a session stays hidden.
+    pub(in crate::engine) fn put_back_hiding(
+        &self,
+        before: &Hiding,
+        after: &Hiding,
+        scratch: &Path,
+    ) -> Result<()> {
+        if before.exclude != after.exclude {
+            let file = self.exclude_file();
+            match &before.exclude {
+                Some(text) => {
+                    fs::create_dir_all(file.parent().unwrap_or(&file))?;
+                    fs::write(&file, text)?;
+                }
+                None => remove(&file)?,
+            }
+        }
+        let is_new = |(file, flag): &(&String, &Flag)| before.flags.get(*file) != Some(*flag);
+        let new: Vec<&String> = after.flags.iter().filter(is_new).map(|(file, _)| file).collect();
+        self.set_flags(&["--no-assume-unchanged", "--no-skip-worktree"], &new, scratch)
+    }
+
+    /// Puts back the flags that were there before a session, on the files that are still in the index.
+    pub(in crate::engine) fn flag_again(&self, before: &Hiding, scratch: &Path) -> Result<()> {
+        if before.flags.is_empty() {
+            return Ok(());
+        }
+        let now = self.hiding()?;
+        for (flag, options) in [
+            (Flag::AssumeUnchanged, &["--assume-unchanged"][..]),
+            (Flag::SkipWorktree, &["--skip-worktree"]),
+            (Flag::Both, &["--assume-unchanged", "--skip-worktree"]),
+        ] {
+            let is_lost = |(file, had): &(&String, &Flag)| {
+                **had == flag && now.flags.get(*file) != Some(&flag)
+            };
+            let files = before.flags.iter().filter(is_lost).map(|(file, _)| file);
+            self.set_flags(options, &files.collect::<Vec<_>>(), scratch)?;
+        }
+        Ok(())
+    }
+
+    /// Has git set or clear flags of these files, as far as the index has them.
+    fn set_flags(&self, options: &[&str], files: &[&String], scratch: &Path) -> Result<()> {
+        if files.is_empty() {
+            return Ok(());
+        }
+        let listed = run_for_bytes(self.command_in(&self.top, ["ls-files", "-z"]))?;
+        let listed: BTreeSet<&[u8]> = parts(&listed).collect();
+        let files: Vec<PathBuf> = files.iter().map(|file| decode(file)).collect();
+        let files: Vec<&[u8]> = files.iter().map(|file| file.as_os_str().as_bytes()).collect();
+        let files: Vec<&[u8]> = files.into_iter().filter(|it| listed.contains(it)).collect();
+        // One call for each: in a call with two of them, git takes the last for the paths it reads.
+        for option in options {
+            let set = self.command_in(&self.top, ["update-index", option, "-z", "--stdin"]);
+            self.feed(set, &files.join(&0), scratch)?;
+        }
+        Ok(())
     }
 
     /// Removes the locks that a git which was killed may have left; nothing else works in this tree.
