@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use ralph::dag::{Outcome, Status};
 
-use super::{process_below, seconds, stop, story, wait_for_line};
+use super::{process_below, seconds, stop, story};
 use crate::harness::{DEADLINE, Project, check_rules, wait_until};
 use crate::processes::{self, Process};
 use crate::report::Row;
@@ -78,11 +78,14 @@ impl Case {
         let project = Project::new();
         let task = project.add(["Interrupted"]);
         let stands = if self == Case::Itself { "stop" } else { "hang" };
-        let first = format!("orphan-setsid | say working | {stands}");
+        // In the middle of an answer it would be the API that is silent.
+        let said = project.base().join("said");
+        let first = format!("orphan-setsid | say working | touch {} | {stands}", said.display());
         let mut command = project.ralph_playing(&[&first, "done"], ["run", "--no-verify"]);
         command.env("RALPH_AGENT_SILENCE_TIMEOUT_SECS", SILENCE.as_secs().to_string());
         let run = project.start(command);
-        wait_for_line(&run, "working")?;
+        wait_until(Instant::now() + DEADLINE, || said.exists().then_some(()))
+            .context("the agent never says anything")?;
         let began = Instant::now();
         let agent = process_below(&run, Process::is_agent)?;
         match self {
