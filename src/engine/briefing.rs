@@ -2,6 +2,7 @@
 
 use super::Engine;
 use super::git::Git;
+use super::order::Facts;
 use super::plan::Baseline;
 use crate::agent::defused;
 use crate::agent::sandbox::Stance;
@@ -12,7 +13,7 @@ use crate::prompt::review::{Check, Review, Work};
 use crate::prompt::room::{ROOM, tokens};
 use crate::prompt::{Prompt, Values, skills};
 use crate::store::Surroundings;
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 /// What an agent is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,11 +32,18 @@ impl Told {
 }
 
 impl Engine<'_> {
-    /// What the agent that works on a task is told.
-    pub(super) fn told(&self, around: &Surroundings, attempt: u32) -> Result<Told> {
+    /// What the agent that works on a task is told, where the working tree is like this.
+    pub(super) fn told(
+        &self,
+        around: &Surroundings,
+        attempt: u32,
+        tree: Option<&Facts>,
+    ) -> Result<Told> {
         let room = self.room(around);
         let system = self.instructions(around, room)?;
-        let message = self.brief(around, attempt, room.saturating_sub(tokens(&system)));
+        let tree = self.git.as_ref().zip(tree).map(|(git, facts)| described(git, facts));
+        let room = room.saturating_sub(tokens(&system));
+        let message = self.brief(around, attempt, tree.transpose()?, room);
         Ok(Told { system, message: defused(&message) })
     }
 
@@ -106,7 +114,13 @@ impl Engine<'_> {
     }
 
     /// What an agent is told of its task.
-    fn brief(&self, around: &Surroundings, attempt: u32, room: usize) -> String {
+    fn brief(
+        &self,
+        around: &Surroundings,
+        attempt: u32,
+        tree: Option<Tree>,
+        room: usize,
+    ) -> String {
         let retries = around.task.max_retries.unwrap_or(self.plan.max_retries);
         Brief {
             task: &around.task,
@@ -120,7 +134,7 @@ impl Engine<'_> {
             log: &around.log,
             attempt: (attempt, attempt.max(attempt + retries - around.task.retries.min(retries))),
             salvages: self.salvages_of(around),
-            tree: self.git.as_ref().map(|git| self.tree(git)),
+            tree,
         }
         .into_text(room)
     }
@@ -134,16 +148,6 @@ impl Engine<'_> {
             Some(Salvage { attempt: attempt.number, reference })
         };
         ended.filter_map(salvage).collect()
-    }
-
-    fn tree(&self, git: &Git) -> Tree {
-        let head = git.output(["log", "-1", "--format=%h %s"]);
-        let split = |head: String| head.split_once(' ').map(|(a, b)| (a.to_owned(), b.to_owned()));
-        Tree {
-            branch: git.output(["symbolic-ref", "--short", "--quiet", "HEAD"]),
-            head: head.and_then(split),
-            uncommitted: git.uncommitted(&[]).unwrap_or_default(),
-        }
     }
 
     fn work_since(&self, git: &Git, before: Option<&str>) -> Work {
@@ -177,6 +181,21 @@ impl Engine<'_> {
         let text = || read(&file, path, DOCUMENT_LIMIT);
         has_text(&file).then(|| Paper { path: path.to_owned(), text: text() })
     }
+}
+
+/// The working tree before a session, as an agent is told of it.
+fn described(git: &Git, facts: &Facts) -> Result<Tree> {
+    let named = |commit: &str| {
+        let told = git.told_of(commit, &["log", "-1", "--format=%h %s", commit]);
+        let told = told.with_context(|| format!("can't look at commit {commit}"))?;
+        let (name, subject) = told.split_once(' ').unwrap_or((&told, ""));
+        Ok::<_, anyhow::Error>((name.to_owned(), subject.to_owned()))
+    };
+    Ok(Tree {
+        branch: facts.branch.clone(),
+        head: facts.head.as_deref().map(named).transpose()?,
+        uncommitted: facts.changes.iter().map(|it| it.path.display().to_string()).collect(),
+    })
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -75,7 +75,7 @@ impl Leftovers {
                 directories.add(found.path, found.bytes);
             }
         }
-        let git = Git::find(&places.root);
+        let git = Git::find(&places.root)?;
         let mut salvages = git.as_ref().map(Git::salvages).transpose()?.unwrap_or_default();
         salvages.retain(|it| rule.forgets_salvage(it.owner, it.at));
         Ok(Leftovers { logs, directories, git, salvages })

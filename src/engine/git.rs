@@ -5,7 +5,9 @@ mod look;
 mod person;
 mod put_back;
 
-use std::collections::HashSet;
+use std::cell::RefCell;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::Write;
@@ -20,6 +22,7 @@ use super::order::Change;
 use super::owner::Owner;
 use super::plan::Places;
 use crate::event::Diff;
+use crate::hint::HintExt;
 use crate::time::Timestamp;
 
 use person::BEFORE;
@@ -46,22 +49,34 @@ pub(super) struct Git {
     pub(super) own: Vec<PathBuf>,
     /// The lines of `.gitignore` that ralph adds.
     pub(super) ignored: &'static [&'static str],
+    told: RefCell<Told>,
+}
+
+/// What git printed about one commit, by what it was asked.
+#[derive(Debug, Default)]
+struct Told {
+    commit: String,
+    answers: HashMap<String, String>,
 }
 
 impl Git {
-    /// The repository that this directory is in, if there is one and `git` is there.
-    pub(super) fn find(root: &Path) -> Option<Git> {
+    /// The repository that this directory is in, if there is one and `git` is there. One that git can't read
+    /// is an error: without it, nothing that a session leaves could be kept.
+    pub(super) fn find(root: &Path) -> Result<Option<Git>> {
+        let found = look::directories(root).context("can't look at the repository");
+        let Some(found) = found.hint("`git status` says what is wrong")? else { return Ok(None) };
         let [top, prefix, directory, common] =
-            look::directories(root)?.map(|path| PathBuf::from(OsString::from_vec(path)));
+            found.map(|path| PathBuf::from(OsString::from_vec(path)));
         let prefix = prefix.to_string_lossy().into_owned();
-        Some(Git { top, prefix, directory, common, ..Git::bare(root) })
+        Ok(Some(Git { top, prefix, directory, common, ..Git::bare(root) }))
     }
 
     /// The repository that a project is in, and what in it is ralph's own.
-    pub(super) fn of(places: &Places) -> Option<Git> {
+    pub(super) fn of(places: &Places) -> Result<Option<Git>> {
         let mut own = places.own.clone();
         own.extend([places.logs.directory().to_owned(), places.database.clone()]);
-        Some(Git { own, ignored: places.ignored, ..Git::find(&places.root)? })
+        let found = Git::find(&places.root)?;
+        Ok(found.map(|git| Git { own, ignored: places.ignored, ..git }))
     }
 
     fn bare(root: &Path) -> Git {
@@ -256,6 +271,19 @@ impl Git {
         arguments: impl IntoIterator<Item = I>,
     ) -> Option<String> {
         self.text(arguments).ok()
+    }
+
+    /// What git prints about a commit. That never changes: git is asked once for as long as the questions are
+    /// about the same commit.
+    pub(super) fn told_of(&self, commit: &str, arguments: &[&str]) -> Result<String> {
+        let mut told = self.told.borrow_mut();
+        if told.commit != commit {
+            *told = Told { commit: commit.to_owned(), answers: HashMap::new() };
+        }
+        match told.answers.entry(arguments.join("\0")) {
+            Entry::Occupied(known) => Ok(known.get().clone()),
+            Entry::Vacant(unknown) => Ok(unknown.insert(self.text(arguments)?).clone()),
+        }
     }
 
     /// What git prints.
@@ -527,7 +555,7 @@ fn run(command: Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&run_for_bytes(command)?).trim_end().to_owned())
 }
 
-/// What a git command prints; the error is the last thing that git said.
+/// What a git command prints; the error is what git called fatal, or the last thing it said.
 fn run_for_bytes(mut command: Command) -> Result<Vec<u8>> {
     let output = command.output().context("can't start git")?;
     succeeded(&output)?;
@@ -539,7 +567,9 @@ fn succeeded(output: &Output) -> Result<()> {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    let last = said.lines().rev().find(|line| !line.trim().is_empty());
+    // Advice may follow on what was fatal.
+    let fatal = said.lines().find(|line| line.starts_with("fatal: "));
+    let last = fatal.or_else(|| said.lines().rev().find(|line| !line.trim().is_empty()));
     Err(anyhow!("git: {}", last.map_or_else(|| output.status.to_string(), str::to_owned)))
 }
 
@@ -572,7 +602,7 @@ mod tests {
         let directory = TempDir::new().unwrap();
         let init = ["init", "-q", &format!("--object-format={hash}")];
         Git::bare(directory.path()).output(init).unwrap();
-        let git = Git::find(directory.path()).unwrap();
+        let git = Git::find(directory.path()).unwrap().unwrap();
         git.output(["config", "user.name", "Test"]).unwrap();
         git.output(["config", "user.email", "test@localhost"]).unwrap();
         (directory, git)
@@ -781,9 +811,41 @@ mod tests {
     }
 
     #[test]
+    fn a_repository_that_git_cannot_read_is_an_error() {
+        let (directory, _) = repository();
+        fs::write(directory.path().join(".git/config"), "[core").unwrap();
+        let error = Git::find(directory.path()).unwrap_err();
+        assert!(format!("{error:#}").contains("bad config"), "{error:#}");
+    }
+
+    #[test]
+    fn a_bare_repository_has_no_working_tree() {
+        let directory = TempDir::new().unwrap();
+        Git::bare(directory.path()).output(["init", "-q", "--bare"]).unwrap();
+        assert!(Git::find(directory.path()).unwrap().is_none());
+    }
+
+    #[test]
+    fn what_git_said_of_a_commit_is_not_taken_for_what_it_says_of_another() {
+        let (_directory, git) = repository();
+        let commit = |subject: &str| {
+            git.output(["commit", "-q", "--allow-empty", "-m", subject]).unwrap();
+            git.head().unwrap()
+        };
+        let subject =
+            |commit: &str| git.told_of(commit, &["log", "-1", "--format=%s", commit]).ok();
+        let (one, two) = (commit("one"), commit("two"));
+        for _ in 0..2 {
+            assert_eq!(subject(&one).as_deref(), Some("one"));
+            assert_eq!(subject(&two).as_deref(), Some("two"));
+        }
+        assert_eq!(subject("nothing"), None);
+    }
+
+    #[test]
     fn a_directory_without_repository_has_none() {
         let directory = TempDir::new().unwrap();
-        assert!(Git::find(directory.path()).is_none());
-        assert!(Git::find(Path::new("/nowhere")).is_none());
+        assert!(Git::find(directory.path()).unwrap().is_none());
+        assert!(Git::find(Path::new("/nowhere")).unwrap().is_none());
     }
 }

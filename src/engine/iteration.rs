@@ -190,7 +190,8 @@ impl Engine<'_> {
         around: &Surroundings,
         hinted: bool,
     ) -> Result<Report> {
-        let told = self.told(around, claim.number)?;
+        let tree = iteration.before.as_ref().map(|before| &before.facts);
+        let told = self.told(around, claim.number, tree)?;
         iteration.prompt_tokens = told.tokens();
         let Told { system, message } = told;
         let (scratch, mut session) = self.session(iteration, &system, &iteration.model)?;

@@ -48,17 +48,17 @@ pub(super) struct Settled {
 
 impl LoopTree {
     /// The working tree that a loop works in; none outside a repository.
-    pub(super) fn find(plan: &LoopPlan) -> Option<LoopTree> {
-        let git = Git::of(&plan.places)?;
+    pub(super) fn find(plan: &LoopPlan) -> Result<Option<LoopTree>> {
+        let Some(git) = Git::of(&plan.places)? else { return Ok(None) };
         let heartbeat = Heartbeat::of_loop(git.sign_file());
-        Some(LoopTree {
+        Ok(Some(LoopTree {
             git,
             temporary: plan.places.temporary.clone(),
             checklist: plan.checklist.clone(),
             persons: BTreeSet::new(),
             last: None,
             heartbeat,
-        })
+        }))
     }
 
     /// Marks the state of the tree before a session.

@@ -139,6 +139,7 @@ pub fn run(
     view: &mut dyn View,
 ) -> Result<Finished> {
     let now = clock.now();
+    let git = Git::of(&plan.places)?;
     let run = store.start_run(
         &NewRun {
             max_iterations: plan.bounds.iterations,
@@ -153,19 +154,19 @@ pub fn run(
     Scratch::sweep(&plan.places.temporary);
     let _heartbeat = Heartbeat::of_run(store.path(), run);
     let helm = Helm::new(&plan.agent, &plan.places, plan.bounds, mailbox, clock, view, run);
-    let mut engine = Engine::new(store, plan, helm);
+    let mut engine = Engine::new(store, plan, helm, git);
     engine.sentinels = Some(Sentinels::of_a_run(&plan.places.root));
     let end = engine.go();
     Ok(engine.close(end))
 }
 
 impl<'a> Engine<'a> {
-    fn new(store: Store, plan: &'a Plan, helm: Helm<'a>) -> Engine<'a> {
+    fn new(store: Store, plan: &'a Plan, helm: Helm<'a>, git: Option<Git>) -> Engine<'a> {
         Engine {
             plan,
             store,
             helm,
-            git: Git::of(&plan.places),
+            git,
             sentinels: None,
             record: Record::default(),
             breaker: Breaker::default(),

@@ -67,6 +67,7 @@ pub fn run_loop(
     clock: &Clock,
     view: &mut dyn View,
 ) -> Result<Finished> {
+    let tree = LoopTree::find(plan)?;
     let run = RunId::from_bits(getrandom::u32().unwrap_or_default());
     lock.sign(run, clock.now());
     Scratch::sweep(&plan.places.temporary);
@@ -75,7 +76,7 @@ pub fn run_loop(
         plan,
         store,
         helm,
-        tree: LoopTree::find(plan),
+        tree,
         sentinels: Sentinels::of_a_loop(&plan.places.root),
         head: None,
         breaker: Breaker::default(),

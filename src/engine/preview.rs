@@ -7,6 +7,7 @@ use anyhow::Result;
 use super::Engine;
 use super::briefing::Told;
 use super::clock::Clock;
+use super::git::Git;
 use super::helm::Helm;
 use super::model::Choice;
 use super::plan::Plan;
@@ -41,7 +42,7 @@ pub fn preview(store: Store, plan: &Plan, clock: &Clock) -> Result<Option<Previe
     let (mailbox, mut nobody) = (Mailbox::new(), Nobody);
     let run = RunId::from_bits(0);
     let helm = Helm::new(&plan.agent, &plan.places, plan.bounds, &mailbox, clock, &mut nobody, run);
-    let engine = Engine::new(store, plan, helm);
+    let engine = Engine::new(store, plan, helm, Git::of(&plan.places)?);
     let failed = super::decision::last_failed(&around);
     let model = match plan.strategy.choose(&engine.record, failed, clock.now()) {
         Choice::Model { name, .. } => name,
@@ -54,7 +55,8 @@ pub fn preview(store: Store, plan: &Plan, clock: &Clock) -> Result<Option<Previe
     let mut session =
         plan.session(file("system.md"), "SCRATCH".into(), &model, context, 1, servers);
     session.reminder = Some(file("reminder.md"));
-    let Told { system, message } = engine.told(&around, number)?;
+    let tree = engine.git.as_ref().map(Git::look).transpose()?;
+    let Told { system, message } = engine.told(&around, number, tree.as_ref())?;
     Ok(Some(Preview {
         task,
         title: around.task.title.clone(),

@@ -174,15 +174,6 @@ impl Git {
     pub(super) fn see(&self, before: &Before, scratch: &Path) -> Result<Seen> {
         self.unlock(&before.facts);
         let facts = self.look_behind(before, scratch)?;
-        if let Some(start) =
-            before.facts.head.as_ref().filter(|it| facts.head.as_ref() != Some(*it))
-        {
-            self.text(["cat-file", "-e", start]).map_err(|_| {
-                anyhow!(
-                    "the repository no longer has {start}, the commit that the session began with"
-                )
-            })?;
-        }
         let compared = self.compare(&before.facts, &facts)?;
         let mut disorder = disorder(&before.facts, &facts, &compared);
         disorder.extend(before.noticed.borrow().iter().cloned());

@@ -32,7 +32,7 @@ pub(super) struct Settled {
 /// Puts the working tree in order after a run or a loop that was killed, or could not do it itself. Returns
 /// what a person should know.
 pub fn salvage_crash(store: Option<&Store>, places: &Places) -> Result<Vec<String>> {
-    let Some(git) = Git::of(places) else { return Ok(Vec::new()) };
+    let Some(git) = Git::of(places)? else { return Ok(Vec::new()) };
     let Some(CutOff { owner, before, persons, last_sign }) = cut_off(&git, store, places)? else {
         return Ok(Vec::new());
     };

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow};
 
 use super::git::{Git, SALVAGE, decode, encode};
-use super::order::{Change, Next, Operation};
+use super::order::{Facts, Next, Operation};
 use super::outputs;
 use super::plan::Places;
 use crate::agent::Scratch;
@@ -37,7 +37,7 @@ pub enum Tree {
 
 /// What the working tree of a project is like. `inputs` are no work of a person either.
 pub fn look_at_tree(places: &Places, inputs: &[PathBuf]) -> Result<Tree> {
-    let Some(git) = Git::of(places) else { return Ok(Tree::NoRepository) };
+    let Some(git) = Git::of(places)? else { return Ok(Tree::NoRepository) };
     let files = git.uncommitted(inputs)?;
     git.refuse_unfinished()?;
     if files.is_empty() {
@@ -100,31 +100,43 @@ impl Git {
         let own = OnceCell::new();
         let changed = status.split('\0').filter_map(|entry| entry.get(3..));
         let is_input = |path: &str| inputs.iter().any(|it| self.top.join(path).starts_with(it));
-        let changed = changed.filter(|path| !self.is_own(Path::new(path), &own));
+        let changed = changed.filter(|path| !self.is_own(Path::new(path), None, &own));
         Ok(changed.filter(|path| !is_input(path)).map(str::to_owned).collect())
     }
 
     /// Leaves ralph's own files out of what is not committed.
-    pub(super) fn leave_out_own(&self, changes: &mut Vec<Change>) {
+    pub(super) fn leave_out_own(&self, facts: &mut Facts) {
         let own = OnceCell::new();
-        changes.retain(|change| !self.is_own(&change.path, &own));
+        let head = facts.head.as_deref();
+        facts.changes.retain(|change| !self.is_own(&change.path, head, &own));
     }
 
-    /// Whether a file is ralph's own. `outputs` are the files that ralph prints into: to find them takes a
-    /// while.
-    fn is_own(&self, path: &Path, outputs: &OnceCell<Vec<PathBuf>>) -> bool {
+    /// Whether a file that differs from `head` is ralph's own. `outputs` are the files that ralph prints
+    /// into: to find them takes a while.
+    fn is_own(&self, path: &Path, head: Option<&str>, outputs: &OnceCell<Vec<PathBuf>>) -> bool {
         let name = path.to_string_lossy();
         let inside = name.strip_prefix(&self.prefix);
         let place = self.top.join(path);
         inside.is_some_and(is_named_ours)
             || self.own.iter().any(|own| place.starts_with(own))
-            || (inside == Some(".gitignore") && self.only_ignores(&name))
+            || (inside == Some(".gitignore") && self.only_ignores(&name, head))
             || outputs.get_or_init(outputs::own).iter().any(|own| place.starts_with(own))
     }
 
+    /// What a file holds in a commit; none if it is not there.
+    fn file_of(&self, commit: &str, path: &str) -> Option<String> {
+        let entry = self.told_of(commit, &["ls-tree", "--full-tree", commit, "--", path]).ok()?;
+        let object = entry.split_whitespace().nth(2)?;
+        self.told_of(commit, &["cat-file", "blob", object]).ok()
+    }
+
     /// Whether the only change to an ignore file is that it has these lines.
-    fn only_ignores(&self, path: &str) -> bool {
-        let before = self.output(["show", &format!("HEAD:{path}")]).unwrap_or_default();
+    fn only_ignores(&self, path: &str, head: Option<&str>) -> bool {
+        let before = match head {
+            Some(commit) => self.file_of(commit, path),
+            None => self.output(["show", &format!("HEAD:{path}")]),
+        };
+        let before = before.unwrap_or_default();
         let now = fs::read_to_string(self.top.join(path)).unwrap_or_default();
         let others = |text: &str| -> Vec<String> {
             let lines = text.lines().map(str::trim).filter(|it| !it.is_empty());

@@ -399,6 +399,27 @@ fn a_run_that_cannot_tell_who_it_is_keeps_its_tasks() {
 }
 
 #[test]
+fn a_git_that_cannot_be_started_is_not_taken_for_no_repository() {
+    let project = Project::new();
+    project.git_init();
+    project.add(["Shown"]);
+    let Some(shim) = Shim::compile(project.base()).unwrap() else {
+        eprintln!("SKIPPED: there is no C compiler here");
+        return;
+    };
+    for at in 1..24 {
+        let mut command = project.ralph_with("done", ["run", "--dry-run"]);
+        shim.fail(&mut command, Failure { kind: "open", at, errno: 28, ever: false });
+        let output = project.run(command, None);
+        if output.status.success() {
+            assert!(output.stdout().contains("# The working tree"), "open {at}: {output:?}");
+        } else {
+            assert!(output.stderr().starts_with("error: "), "open {at}: {output:?}");
+        }
+    }
+}
+
+#[test]
 fn a_database_that_is_removed_under_a_run_is_told_so() {
     for removes in
         ["rm -r .ralph", "git clean -fdxq", "cp .ralph/progress.db x; mv x .ralph/progress.db"]

@@ -4,12 +4,13 @@
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 
-use super::{Git, decode, encode, parts, run, run_for_bytes};
+use super::{Git, decode, encode, parts, run, run_for_bytes, succeeded};
 use crate::engine::order::{
     Change, Compared, Facts, Flag, Hiding, Operation, Stash, Worktree, moved_elsewhere,
 };
@@ -32,7 +33,7 @@ impl Git {
             let head = run(self.command_in(&place, ["rev-parse", "HEAD"])).unwrap_or_default();
             state.push_str(&format!(" {head}"));
         }
-        self.leave_out_own(&mut facts.changes);
+        self.leave_out_own(&mut facts);
         facts.operation = self.operation();
         facts.stashes = self.stashes();
         facts.branches = self.branches()?;
@@ -85,6 +86,7 @@ impl Git {
             (Some(_), None) => false,
             (Some(start), Some(tip)) => *start == tip || self.is_ancestor(start, &tip),
         };
+        self.check_start(before, after, keeps_history)?;
         let mut elsewhere = Vec::new();
         for (place, commit) in moved_elsewhere(before, after, &self.top) {
             if self.has_new_commits(&commit, before, after)? {
@@ -92,6 +94,20 @@ impl Git {
             }
         }
         Ok(Compared { keeps_history, elsewhere })
+    }
+
+    /// Fails if the repository no longer has the commit that a session began with.
+    fn check_start(&self, before: &Facts, after: &Facts, keeps_history: bool) -> Result<()> {
+        let Some(start) = before.head.as_ref().filter(|_| before.head != after.head) else {
+            return Ok(());
+        };
+        // Git has found it in the history of another commit.
+        if keeps_history && self.tip(before, after).as_ref() != Some(start) {
+            return Ok(());
+        }
+        self.text(["cat-file", "-e", start]).map(drop).map_err(|_| {
+            anyhow!("the repository no longer has {start}, the commit that the session began with")
+        })
     }
 
     /// The commit that the branch has on which a session began; the one that is checked out, if that was none.
@@ -269,8 +285,8 @@ fn read_change(entry: &[u8]) -> Option<(Change, Option<String>)> {
 }
 
 /// The directories of a repository: its top, the way from there to `root`, what git keeps for this
-/// worktree, and for all.
-pub(super) fn directories(root: &Path) -> Option<[Vec<u8>; 4]> {
+/// worktree, and for all; none if there is no working tree, or no git.
+pub(super) fn directories(root: &Path) -> Result<Option<[Vec<u8>; 4]>> {
     let probe = Git::bare(root);
     let asked = [
         "rev-parse",
@@ -281,12 +297,36 @@ pub(super) fn directories(root: &Path) -> Option<[Vec<u8>; 4]> {
         "--git-dir",
         "--git-common-dir",
     ];
-    let said = run_for_bytes(probe.command(asked)).context("no repository").ok()?;
-    let mut lines = said.split(|&byte| byte == b'\n').map(<[u8]>::to_vec);
-    if lines.next()? != b"true" {
-        return None;
+    let mut command = probe.command(asked);
+    // Why it fails can only be told from its words.
+    command.env("LC_ALL", "C").env_remove("LANGUAGE");
+    let output = match command.output() {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        output => output.context("can't start git")?,
+    };
+    if !output.status.success() && has_no_working_tree(&output.stderr) {
+        return Ok(None);
     }
-    Some([lines.next()?, lines.next()?, lines.next()?, lines.next()?])
+    succeeded(&output)?;
+    let mut lines = output.stdout.split(|&byte| byte == b'\n').map(<[u8]>::to_vec);
+    if lines.next().as_deref() != Some(b"true") {
+        return Ok(None);
+    }
+    let mut next = || lines.next().context("git: rev-parse says too little");
+    Ok(Some([next()?, next()?, next()?, next()?]))
+}
+
+/// Whether git said that a directory is not in a working tree.
+fn has_no_working_tree(said: &[u8]) -> bool {
+    const WORDS: [&str; 4] = [
+        "not a git repository",
+        "must be run in a work tree",
+        "cannot use bare repository",
+        // The directory itself is not there.
+        "cannot change to",
+    ];
+    let said = String::from_utf8_lossy(said);
+    WORDS.iter().any(|words| said.contains(words))
 }
 
 #[cfg(test)]
