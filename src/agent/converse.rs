@@ -15,7 +15,7 @@ use super::stream::Parser;
 use super::supervisor::Order;
 use super::trouble::Trouble;
 use super::watch::{Action, EndedBy, Limits, Request, Watch};
-use crate::dag::Billing;
+use crate::dag::{BadEnd, Billing, failed_session};
 use crate::event::AgentEvent;
 
 /// How many pieces of output may wait. A child that writes faster than we read has to wait, too.
@@ -63,15 +63,14 @@ impl Report {
     /// What is known of a failure besides its name: how the process ended, and its last words.
     pub fn why_failed(&self) -> String {
         let is_told = self.facts.trouble.as_ref().is_some_and(Trouble::is_told_by_the_api);
-        let exit = match self.facts.exit {
+        let end = match self.facts.exit {
             // Ralph itself has ended it, or the API has said why.
-            _ if self.ended_by != EndedBy::Itself || is_told => String::new(),
-            Some(Exit::Code(code)) if code != 0 => format!(" (exit code {code})"),
-            Some(Exit::Signal(signal)) => format!(" (signal {signal})"),
-            _ => String::new(),
+            _ if self.ended_by != EndedBy::Itself || is_told => None,
+            Some(Exit::Code(code)) if code != 0 => Some(BadEnd::Code(code)),
+            Some(Exit::Signal(signal)) => Some(BadEnd::Signal(signal)),
+            _ => None,
         };
-        let words = self.last_words().map_or(String::new(), |it| format!("\n{it}"));
-        exit + &words
+        failed_session(end, self.last_words().as_deref())
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use crate::agent::{self, EndedBy, Exit, Invocation, Limits, Listener, Mailbox, Stdin};
+use crate::dag::BadEnd;
 
 /// How much of what a command printed is kept: its end.
 const TAIL_BYTES: usize = 256 << 10;
@@ -32,12 +33,6 @@ pub(super) enum Ended {
     },
     /// A person ended it.
     Interrupted,
-}
-
-/// Tells how a command ended, and below it the last lines it printed, if it printed any.
-pub(super) fn describe(command: &str, how: &str, tail: &str) -> String {
-    let separator = if tail.is_empty() { "" } else { ":\n" };
-    format!("`{command}` {how}{separator}{tail}")
 }
 
 /// A command in a directory, to be run as a shell does.
@@ -69,17 +64,15 @@ pub(super) fn run(
     let report = agent::execute(invocation, limits, mailbox, &mut tail, listener)?;
     let how = match (report.ended_by, report.facts.exit) {
         (EndedBy::Request, _) => return Ok((Ended::Interrupted, tail.text())),
-        (EndedBy::Deadline, _) => {
-            format!("took longer than {} s", timeout.unwrap_or_default().as_secs())
-        }
+        (EndedBy::Deadline, _) => BadEnd::TooLong(timeout.unwrap_or_default().as_secs()),
         (_, Some(Exit::Code(0))) => return Ok((Ended::Well, tail.text())),
-        (_, Some(Exit::Code(code))) => format!("ended with code {code}"),
-        (_, Some(Exit::Signal(signal))) => format!("was ended by signal {signal}"),
-        (_, None) => "could not be ended".to_owned(),
+        (_, Some(Exit::Code(code))) => BadEnd::Code(code),
+        (_, Some(Exit::Signal(signal))) => BadEnd::Signal(signal),
+        (_, None) => BadEnd::Never,
     };
     // A command of a shell has no stderr of its own: it goes where its output goes.
     let output = format!("{}{}", tail.text(), report.stderr);
-    Ok((Ended::Badly { how, tail: last_lines(&output), output }, tail.text()))
+    Ok((Ended::Badly { how: how.to_string(), tail: last_lines(&output), output }, tail.text()))
 }
 
 /// The last lines of an output.
@@ -118,13 +111,6 @@ impl Write for Tail {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_command_that_printed_nothing_is_told_in_a_line() {
-        assert_eq!(describe("make", "ended with code 1", ""), "`make` ended with code 1");
-        let told = describe("make", "ended with code 1", "one\ntwo");
-        assert_eq!(told, "`make` ended with code 1:\none\ntwo");
-    }
 
     #[test]
     fn only_the_last_lines_are_kept() {

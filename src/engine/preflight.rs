@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 
-use super::command::{self, Ended, describe};
+use super::command::{self, Ended};
 use super::helm::{Helm, NobodyElse};
 use super::plan::Baseline;
 use super::{Engine, Reached, RunEnd};
 use crate::agent::sandbox::Stance;
 use crate::agent::{Invocation, Mailbox, Program, ProgramNotFound, Stdin, Version, find_program};
+use crate::dag::failed_command;
 use crate::event::{Activity, Event, Verifier, Verify, VerifyStatus};
 use crate::hint::{HintExt, quoted};
 
@@ -52,7 +53,7 @@ impl Helm<'_> {
             }
             (Ended::Interrupted, _) => Ok(Some(RunEnd::Interrupted)),
             (Ended::Badly { how, tail, .. }, _) => {
-                let told = describe(&asked, &how, &tail);
+                let told = failed_command(&asked, &how, &tail);
                 Err(anyhow!("the agent does not work: {told}")).hint(TRY_BY_HAND)
             }
         }
@@ -69,7 +70,8 @@ pub fn ask_version(program: &Program, path: OsString, directory: PathBuf) -> Res
         (Ended::Well, said) => Ok(said),
         (Ended::Interrupted, _) => Err(anyhow!("`{}` was interrupted", in_words(&invocation))),
         (Ended::Badly { how, tail, .. }, _) => {
-            Err(anyhow!("{}", describe(&in_words(&invocation), &how, &tail))).hint(TRY_BY_HAND)
+            Err(anyhow!("{}", failed_command(&in_words(&invocation), &how, &tail)))
+                .hint(TRY_BY_HAND)
         }
     }
 }
@@ -154,7 +156,7 @@ impl Engine<'_> {
                     return Ok(Some(RunEnd::Limit(Reached::Time)));
                 }
                 Ended::Badly { how, tail, output } => {
-                    let reason = describe(command, &how, &tail);
+                    let reason = failed_command(command, &how, &tail);
                     self.tell_baseline(command, VerifyStatus::Failed, Some(&reason));
                     if baseline == Baseline::Green {
                         return Ok(Some(RunEnd::RedBaseline { command: command.clone(), how }));

@@ -5,7 +5,7 @@ use anyhow::Result;
 use super::Engine;
 use super::breaker::{Common, is_empty, not_started};
 use super::briefing::Told;
-use super::command::{Ended, describe};
+use super::command::Ended;
 use super::helm::Break;
 use super::iteration::Iteration;
 use super::limits::{Reaction, react};
@@ -13,7 +13,7 @@ use super::model::Choice;
 use super::order::Hiding;
 use super::outputs;
 use crate::agent::{EndedBy, Facts, Report, Scratch, Trouble};
-use crate::dag::{AttemptId, SessionKind, Verification};
+use crate::dag::{AttemptId, SessionKind, Verification, failed_command};
 use crate::event::{Activity, Event, Verifier, Verify, VerifyStatus};
 use crate::prompt::review::{Check, CheckResult};
 use crate::prompt::sigils::{Sigils, Verdict};
@@ -117,7 +117,7 @@ impl Engine<'_> {
             Ended::Interrupted => Ok(Err(Checked::Interrupted)),
             Ended::Badly { .. } if self.helm.is_out_of_time() => Ok(Err(Checked::OutOfTime)),
             Ended::Badly { how, tail, output } => {
-                let mut reason = describe(command, &how, &tail);
+                let mut reason = failed_command(command, &how, &tail);
                 match self.known_red.new_failures(command, &how, &output) {
                     Some(new) if new.is_empty() => {
                         let reason = "it fails as it did before any work";

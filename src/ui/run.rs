@@ -17,7 +17,7 @@ use super::summary;
 use super::terminal::Terminal;
 use super::text::{flat, printable_lines, wrap};
 use super::when::{lasted, moment};
-use crate::dag::{Billing, Outcome, Status};
+use crate::dag::{Billing, Outcome, ReasonKind, Status};
 use crate::event::{
     Activity, AgentEvent, Diff, Event, IterationEnd, IterationStart, RunCommand, Stamped, Start,
     Stats, Verifier, Verify, VerifyStatus, View,
@@ -240,14 +240,9 @@ impl<W: Write> RunView<W> {
         let cost = amount(end.bill.cost_usd, 2, end.bill.billing);
         let facts = format!("{}  {cost}", lasted(Duration::from_secs_f64(end.duration_secs)));
         line.push(&facts, Style::new().dimmed()).write(&mut self.out)?;
-        let room = self.terminal.columns() - INDENT;
-        let lines = wrap(&printable_lines(&text), room);
-        // A reason comes to the point at its end.
-        let skipped = lines.len().saturating_sub(REASON_LINES);
-        if skipped > 0 {
-            self.line().skip(INDENT).push("…", Style::new().dimmed()).write(&mut self.out)?;
-        }
-        lines[skipped..]
+        let lines = wrap(&printable_lines(&text), self.terminal.columns() - INDENT);
+        let lines = excerpt(lines, ReasonKind::of(&text));
+        lines
             .iter()
             .try_for_each(|text| self.line().skip(INDENT).push(text, style).write(&mut self.out))
     }
@@ -334,6 +329,17 @@ impl<W: Write> RunView<W> {
         let _ = line.write(&mut text);
         String::from_utf8_lossy(&text).trim_end().to_owned()
     }
+}
+
+/// The lines of a reason that are shown: as many as there is room for, where it tells most.
+fn excerpt(mut lines: Vec<String>, kind: ReasonKind) -> Vec<String> {
+    let excess = lines.len().saturating_sub(REASON_LINES);
+    match kind {
+        _ if excess == 0 => {}
+        ReasonKind::Output => drop(lines.splice(..excess, ["…".to_owned()])),
+        ReasonKind::Words => drop(lines.splice(REASON_LINES.., ["…".to_owned()])),
+    }
+    lines
 }
 
 /// How a loop works, for how long, and what it is called.
@@ -659,6 +665,20 @@ mod tests {
         This is a line that fits in a
         window of sixty columns.
         ");
+    }
+
+    #[test]
+    fn a_long_reason_is_shown_from_the_end_that_tells_most() {
+        let lines = |count: usize| (1..=count).map(|it| it.to_string()).collect::<Vec<_>>();
+        for kind in [ReasonKind::Words, ReasonKind::Output] {
+            assert_eq!(excerpt(lines(REASON_LINES), kind), lines(REASON_LINES));
+        }
+        let ends = |kind| {
+            let shown = excerpt(lines(REASON_LINES + 2), kind);
+            (shown[0].clone(), shown[REASON_LINES].clone())
+        };
+        assert_eq!(ends(ReasonKind::Words), ("1".into(), "…".into()));
+        assert_eq!(ends(ReasonKind::Output), ("…".into(), (REASON_LINES + 2).to_string()));
     }
 
     #[test]

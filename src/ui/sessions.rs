@@ -118,7 +118,7 @@ mod tests {
             started_at,
             ended_at: outcome.map(|_| started_at.plus(std::time::Duration::from_secs(75))),
             outcome,
-            reason: outcome.map(|_| "I began.\nThere is no test.".into()),
+            reason: outcome.map(|_| "There is no test.\nI looked twice.".into()),
             exit_code: None,
             cost_usd: outcome.map(|_| 0.1234),
             input_tokens: None,

@@ -118,8 +118,8 @@ mod tests {
 
     #[test]
     fn reasons_and_totals_are_wrapped_and_not_cut() {
-        let reason = "I'll start by reading the code.\n\nThe provider wants PAY_KEY, which is set \
-                      nowhere, so that no request can be signed.\n";
+        let reason = "The provider wants PAY_KEY, which is set nowhere, so that no request can be \
+                      signed.\n\nI have left the tests as they were.\n";
         let summary = Summary {
             outcome: "failed",
             exit_code: 1,

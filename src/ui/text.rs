@@ -6,6 +6,8 @@ use std::fmt::Write;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+use crate::dag::one_line;
+
 const JOINER: char = '\u{200d}';
 const NON_JOINER: char = '\u{200c}';
 /// Nothing is wrapped more narrowly, so that an indented wide character fits.
@@ -64,11 +66,9 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// The one line of a reason that tells most: the last that says something. Programs and agents come
-/// to the point at the end.
+/// The line of a reason that tells most.
 pub fn headline(reason: &str) -> String {
-    let says_something = |line: &&str| line.contains(char::is_alphanumeric);
-    flat(reason.lines().rfind(says_something).unwrap_or(reason))
+    flat(&one_line(reason))
 }
 
 /// How many columns the text takes.
@@ -296,25 +296,6 @@ mod tests {
     fn things_are_counted_as_a_person_would() {
         let tasks = |count| counted(count, "task", "tasks");
         assert_eq!([tasks(0), tasks(1), tasks(2)], ["0 tasks", "1 task", "2 tasks"]);
-    }
-
-    #[test]
-    fn the_headline_of_a_reason_is_its_last_line_that_says_something() {
-        #[track_caller]
-        fn check(reason: &str, expected: &str) {
-            assert_eq!(headline(reason), expected);
-        }
-        check("there is no test", "there is no test");
-        check("I'll start by reading the code.\n\nPAY_KEY is not set.\n", "PAY_KEY is not set.");
-        check(
-            "`python -m unittest` ended with code 1:\nTraceback (most recent call last):\n  \
-             File \"<frozen runpy>\", line 198\nImportError: Start directory is not importable\n\n",
-            "ImportError: Start directory is not importable",
-        );
-        check("expected:\n```\n  a \tb\n```\n---\n", "a b");
-        check("東京\n…\n", "東京");
-        check("?!\n...", "?! ...");
-        check("", "");
     }
 
     #[test]
