@@ -12,9 +12,9 @@ use serde::Serialize;
 use crate::dag::{Billing, Tokens};
 
 pub use run::{
-    Activity, Diff, Event, Idle, IterationEnd, IterationStart, LimitWait, Mode, Problem, Progress,
-    RunCommand, Said, Stamped, Start, Stats, Summary, TaskResult, ToolFailure, ToolUse, Verifier,
-    Verify, VerifyStatus, View,
+    Activity, Diff, Event, Idle, IterationEnd, IterationStart, Left, LimitWait, Mode, Problem,
+    Progress, RunCommand, Said, Stamped, Start, Stats, Summary, TaskResult, ToolFailure, ToolUse,
+    Verifier, Verify, VerifyStatus, View,
 };
 
 /// What a child said. Texts borrow from the line they came in.

@@ -58,7 +58,7 @@ pub fn main_with(clock: fn() -> Clock) -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) if error.use_stderr() => {
             if let Some(meant) = compat::plain_loop(&given) {
-                return exit(Err(meant), &Setup::new(None, None, clock));
+                return exit(Err(meant), &Setup::new(None, None, Vec::new(), clock));
             }
             // It quotes what it was given, which may hold anything.
             let text = error.render().to_string();
@@ -67,10 +67,10 @@ pub fn main_with(clock: fn() -> Clock) -> ExitCode {
         }
         Err(help) => {
             let printed = help.print().map_err(|error| explained(&error).into());
-            return exit(printed.map(|()| Exit::Done), &Setup::new(None, None, clock));
+            return exit(printed.map(|()| Exit::Done), &Setup::new(None, None, Vec::new(), clock));
         }
     };
-    let setup = Setup::new(arguments.config, arguments.agent, clock);
+    let setup = Setup::new(arguments.config, arguments.agent, given[1..].to_vec(), clock);
     let mut out = BufWriter::new(Printed(io::stdout().lock()));
     let result = commands::run(arguments.command, &setup, &mut out).and_then(|exit| {
         match out.flush().map_err(anyhow::Error::from) {

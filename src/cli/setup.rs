@@ -12,7 +12,7 @@ use super::running::claude_home;
 use crate::agent;
 use crate::dag::AttemptId;
 use crate::engine::{Clock, take_back};
-use crate::hint::HintExt;
+use crate::hint::{HintExt, quoted};
 use crate::project::Project;
 use crate::settings::{Environment, Flag, Loaded, Settings};
 use crate::store::{Store, TakenBack};
@@ -29,6 +29,8 @@ pub(super) struct Setup {
     pub(super) environment: Environment,
     config: Option<PathBuf>,
     agent: Option<String>,
+    /// The arguments of this command, as they were given.
+    arguments: Vec<OsString>,
     clock: fn() -> Clock,
 }
 
@@ -68,9 +70,28 @@ impl Setup {
     pub(super) fn new(
         config: Option<PathBuf>,
         agent: Option<String>,
+        arguments: Vec<OsString>,
         clock: fn() -> Clock,
     ) -> Setup {
-        Setup { environment: Environment::process(), config, agent, clock }
+        Setup { environment: Environment::process(), config, agent, arguments, clock }
+    }
+
+    /// The same command again, as a person types it.
+    pub(super) fn this_command(&self) -> String {
+        let words = self.arguments.iter().map(quoted);
+        std::iter::once("ralph".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Another command for a person to type, with the settings and the agent of this one.
+    pub(super) fn command(&self, command: &str) -> String {
+        let mut line = format!("ralph {command}");
+        if let Some(file) = &self.config {
+            line.push_str(&format!(" --config {}", quoted(file)));
+        }
+        if let Some(agent) = &self.agent {
+            line.push_str(&format!(" --agent {}", quoted(agent)));
+        }
+        line
     }
 
     /// Whether the command line names an agent.

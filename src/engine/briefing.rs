@@ -139,7 +139,7 @@ impl Engine<'_> {
         .into_text(room)
     }
 
-    /// What the attempts on a task have left uncommitted.
+    /// What the attempts on a task have left behind.
     fn salvages_of(&self, around: &Surroundings) -> Vec<Salvage> {
         let Some(git) = &self.git else { return Vec::new() };
         let ended = around.attempts.iter().filter(|it| it.outcome.is_some());

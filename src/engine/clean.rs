@@ -1,4 +1,4 @@
-//! What grows for ever and is of no more use: logs of sessions, what attempts left uncommitted, and the
+//! What grows for ever and is of no more use: logs of sessions, what attempts left behind, and the
 //! directories of sessions that were killed.
 
 use std::collections::HashMap;
@@ -91,7 +91,7 @@ impl Leftovers {
         self.logs.bytes + self.directories.bytes
     }
 
-    /// Where what attempts left uncommitted is kept.
+    /// Where what attempts left behind is kept.
     pub fn salvages(&self) -> impl ExactSizeIterator<Item = &str> {
         self.salvages.iter().map(|it| it.reference.as_str())
     }

@@ -5,6 +5,7 @@ use anyhow::Result;
 use super::decision::{Decision, Then};
 use super::iteration::{Attempted, Iteration};
 use super::judge::Judgement;
+use super::restore::Salvaged;
 use super::{Engine, RunEnd};
 use crate::agent::{Exit, Facts};
 use crate::dag::{Outcome, Status};
@@ -38,7 +39,7 @@ impl Engine<'_> {
         self.take_note(&iteration, &decision, &judgement)?;
         self.totals.note(&around.task, &decision, status, &iteration);
         self.tell_end(&iteration, &facts, &decision, status);
-        self.report_changes(&iteration, head.as_deref(), salvage.as_deref())?;
+        self.report_changes(&iteration, head.as_deref(), salvage.as_ref())?;
         self.tell_progress()?;
         self.report_promise(&judgement)?;
         settled?;
@@ -82,7 +83,7 @@ impl Engine<'_> {
         &mut self,
         iteration: &Iteration,
         after: Option<&str>,
-        salvage: Option<&str>,
+        kept: Option<&Salvaged>,
     ) -> Result<()> {
         let (number, before) = (iteration.number, iteration.head_before());
         let diff = match &self.git {
@@ -92,9 +93,11 @@ impl Engine<'_> {
         self.totals.add(diff);
         let pushed =
             self.plan.auto_push && after.is_some() && before != after && self.helm.push()?;
-        if self.plan.git_stats || salvage.is_some() || pushed {
+        if self.plan.git_stats || kept.is_some() || pushed {
+            let (salvage, salvaged) = kept.map(|it| (it.reference.as_str(), it.what)).unzip();
             let head = after;
-            self.helm.tell(&Event::Stats(Stats { iteration: number, head, diff, salvage, pushed }));
+            let stats = Stats { iteration: number, head, diff, salvage, salvaged, pushed };
+            self.helm.tell(&Event::Stats(stats));
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use super::heartbeat::Heartbeat;
 use super::loop_plan::LoopPlan;
 use super::order::Next;
 use super::owner::Owner;
-use super::restore::Before;
+use super::restore::{Before, Salvaged};
 use super::salvage::{LOOK_YOURSELF, remarks};
 use crate::agent::Scratch;
 use crate::dag::SessionId;
@@ -41,7 +41,7 @@ pub(super) struct Marked {
 #[derive(Debug, Default)]
 pub(super) struct Settled {
     /// Where is kept what does not stay in the tree.
-    pub(super) salvage: Option<String>,
+    pub(super) salvage: Option<Salvaged>,
     /// What a person should know.
     pub(super) remarks: Vec<String>,
 }
@@ -97,7 +97,7 @@ impl LoopTree {
 
     /// Ends the loop: keeps what its sessions have not committed, and leaves it in the tree. Returns where it
     /// is kept, if there is any.
-    pub(super) fn leave(self) -> Result<Option<String>> {
+    pub(super) fn leave(self) -> Result<Option<Salvaged>> {
         let Some(last) = self.last else { return Ok(None) };
         let scratch = Scratch::new(&self.temporary)?;
         let mut persons = self.persons.clone();

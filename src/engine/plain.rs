@@ -15,6 +15,7 @@ use super::limits::{Reaction, react};
 use super::lock::TreeLock;
 use super::loop_plan::{LoopPlan, PLAN};
 use super::loop_tree::{LoopTree, Settled};
+use super::restore::Salvaged;
 use super::sentinels::{DING, DONE, Sentinels};
 use super::stop::Reached;
 use super::totals::Totals;
@@ -124,7 +125,7 @@ impl Plain<'_> {
             self.helm.used.iterations += 1;
             let (iteration, salvage) = self.iterate()?;
             self.tell_end(&iteration, began.elapsed());
-            self.report_changes(salvage.as_deref())?;
+            self.report_changes(salvage.as_ref())?;
             if let Some(end) = iteration.end.or_else(|| self.completed(&iteration.facts)) {
                 return Ok(end);
             }
@@ -173,7 +174,7 @@ impl Plain<'_> {
 
     /// Runs a session, and puts the working tree in order however it ended. Returns where is kept what does
     /// not stay in the tree.
-    fn iterate(&mut self) -> Result<(Iteration, Option<String>)> {
+    fn iterate(&mut self) -> Result<(Iteration, Option<Salvaged>)> {
         let prompt = self.prompt()?;
         let scratch = Scratch::new(&self.plan.places.temporary)?;
         let mut begun = self.begin_session()?;
@@ -425,16 +426,18 @@ impl Plain<'_> {
         text.map_or(Checklist::default(), |text| Checklist::read(&String::from_utf8_lossy(&text)))
     }
 
-    fn report_changes(&mut self, salvage: Option<&str>) -> Result<()> {
+    fn report_changes(&mut self, kept: Option<&Salvaged>) -> Result<()> {
         let Some(LoopTree { git, .. }) = &self.tree else { return Ok(()) };
         let before = self.head.clone();
         self.head = git.head();
         let diff = git.diff(before.as_deref(), self.head.as_deref());
         self.totals.add(diff);
         let pushed = self.plan.auto_push && before != self.head && self.helm.push()?;
-        if diff != Diff::default() || pushed || salvage.is_some() {
+        if diff != Diff::default() || pushed || kept.is_some() {
             let (iteration, head) = (self.helm.used.iterations, self.head.as_deref());
-            self.helm.tell(&Event::Stats(Stats { iteration, head, diff, salvage, pushed }));
+            let (salvage, salvaged) = kept.map(|it| (it.reference.as_str(), it.what)).unzip();
+            let stats = Stats { iteration, head, diff, salvage, salvaged, pushed };
+            self.helm.tell(&Event::Stats(stats));
         }
         Ok(())
     }
@@ -503,7 +506,8 @@ impl Plain<'_> {
     fn leave_tree(&mut self) {
         match self.tree.take().map(LoopTree::leave) {
             Some(Ok(Some(kept))) => self.helm.warn(&format!(
-                "what the sessions did not commit is in the working tree, and kept as {kept}"
+                "what the sessions did not commit is in the working tree, and kept as {}",
+                kept.reference
             )),
             Some(Err(error)) => self.helm.warn(&format!("{error:#}")),
             Some(Ok(None)) | None => {}

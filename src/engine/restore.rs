@@ -2,9 +2,9 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::{fmt, fs};
 
 use anyhow::{Result, anyhow};
 use serde::{Deserialize, Serialize};
@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::git::{Git, Kept, decode, encode};
 use super::order::{Change, Disorder, Facts, Next, comes_back, disorder, hidden, names, stays};
 use super::owner::Owner;
+use crate::event::Left;
 use crate::time::Timestamp;
 
 /// The file in the git directory of a worktree that says what it was like before the session that is going on:
@@ -86,8 +87,8 @@ impl Seen {
 pub(super) struct Order {
     /// What the tree is like now.
     pub(super) facts: Facts,
-    /// Where what the session left is kept.
-    pub(super) salvage: Option<String>,
+    /// What the session left, and where it is kept.
+    pub(super) salvage: Option<Salvaged>,
     /// What was wrong.
     pub(super) disorder: Vec<Disorder>,
     /// The person's files that the session committed.
@@ -100,6 +101,20 @@ impl Order {
     /// Whether what the person had not committed is not in the tree any more.
     pub(super) fn has_replaced(&self) -> bool {
         !self.committed.is_empty() || !self.edited.is_empty()
+    }
+}
+
+/// What a session left that is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Salvaged {
+    /// Where.
+    pub(super) reference: String,
+    pub(super) what: Left,
+}
+
+impl fmt::Display for Salvaged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} are kept as {}", self.what, self.reference)
     }
 }
 
@@ -259,7 +274,7 @@ impl Git {
         owner: Owner,
         mine: &BTreeSet<PathBuf>,
         scratch: &Path,
-    ) -> Result<Option<String>> {
+    ) -> Result<Option<Salvaged>> {
         let mut changes = self.look()?.changes;
         changes.retain(|change| !mine.contains(&change.path));
         match changes.is_empty() {
@@ -305,7 +320,7 @@ impl Git {
     }
 
     /// Undoes all that changed since; what was changed is kept as something that the attempt left.
-    pub(super) fn undo(&self, owner: Owner, before: &Before, scratch: &Path) -> Result<String> {
+    pub(super) fn undo(&self, owner: Owner, before: &Before, scratch: &Path) -> Result<Salvaged> {
         let mut seen = self.see(before, scratch)?;
         seen.committed.clear();
         seen.target.clone_from(&before.facts.head);
@@ -335,7 +350,7 @@ impl Git {
         owner: Owner,
         before: &Before,
         scratch: &Path,
-    ) -> Result<Option<String>> {
+    ) -> Result<Option<Salvaged>> {
         let changes = before.kept.others(&self.look()?.changes);
         let kept = match changes.is_empty() {
             true => None,
@@ -352,12 +367,17 @@ impl Git {
         changes: &[Change],
         commits: &[String],
         scratch: &Path,
-    ) -> Result<String> {
-        let salvage = self.salvage(owner, changes, commits, scratch);
-        let what = format!("what {owner} has not committed");
-        match salvage.map_err(|error| anyhow!("{what} can't be kept: {error:#}"))? {
-            kept if kept.missing.is_none() => Ok(kept.reference),
-            kept => Err(anyhow!("{what} is not all kept: {}", kept.missing.unwrap_or_default())),
+    ) -> Result<Salvaged> {
+        let what = match (changes, commits) {
+            (_, []) => Left::Changes,
+            ([], _) => Left::Commits,
+            _ => Left::Both,
+        };
+        let kept = self.salvage(owner, changes, commits, scratch);
+        let kept = kept.map_err(|error| anyhow!("{what} of {owner} can't be kept: {error:#}"))?;
+        match kept.missing {
+            None => Ok(Salvaged { reference: kept.reference, what }),
+            Some(missing) => Err(anyhow!("{what} of {owner} can't all be kept: {missing}")),
         }
     }
 
@@ -370,7 +390,7 @@ impl Git {
         kept: &Kept,
         seen: &Seen,
         scratch: &Path,
-        salvage: &mut Option<String>,
+        salvage: &mut Option<Salvaged>,
     ) -> Result<Facts> {
         let (after, target) = (&seen.facts, seen.target.as_deref());
         let mut known = seen.uncommitted_paths();
@@ -389,7 +409,9 @@ impl Git {
                 let is_new = |it: &&Change| !known.contains(&it.path);
                 let new: Vec<Change> = changes.iter().filter(is_new).cloned().collect();
                 if !new.is_empty() {
-                    *salvage = Some(self.salvage_all(owner, &new, &[], scratch)?);
+                    let more = self.salvage_all(owner, &new, &[], scratch)?;
+                    let what = salvage.as_ref().map_or(more.what, |it| it.what.with_changes());
+                    *salvage = Some(Salvaged { what, ..more });
                     known.extend(new.into_iter().map(|it| it.path));
                 }
                 Ok(())

@@ -13,7 +13,7 @@ use super::iteration::Iteration;
 use super::order::{Course, Next, course, in_words, names, not_committed, was_handed_back};
 use super::owner::Owner;
 use super::plan::Places;
-use super::restore::{Before, Order, Seen};
+use super::restore::{Before, Order, Salvaged, Seen};
 use crate::agent::Scratch;
 use crate::dag::{AttemptId, Outcome};
 use crate::hint::HintExt;
@@ -23,8 +23,8 @@ use crate::time::Timestamp;
 /// What became of the working tree of an attempt.
 #[derive(Debug, Default)]
 pub(super) struct Settled {
-    /// Where what the attempt left is kept.
-    pub(super) salvage: Option<String>,
+    /// What the attempt left, and where it is kept.
+    pub(super) salvage: Option<Salvaged>,
     /// The commit that is checked out.
     pub(super) head: Option<String>,
 }
@@ -39,7 +39,7 @@ pub fn salvage_crash(store: Option<&Store>, places: &Places) -> Result<Vec<Strin
     let scratch = Scratch::new(&places.temporary)?;
     if last_sign.is_some_and(|last| git.has_changed_since(last.plus(AFTERWARDS))) {
         let kept = git.keep_as_it_is(owner, &before, scratch.path())?;
-        let kept = kept.map_or(String::new(), |kept| format!("; what is in it is kept as {kept}"));
+        let kept = kept.map_or(String::new(), |kept| format!("; its {kept}"));
         return Ok(vec![format!(
             "{owner} was cut off, and the working tree was changed since: it stays as it is{kept}"
         )]);
@@ -61,10 +61,10 @@ pub fn salvage_crash(store: Option<&Store>, places: &Places) -> Result<Vec<Strin
     let mut notes = remarks(&git, owner, &order);
     if let Some(kept) = &order.salvage {
         let tree = match owner {
-            Owner::Attempt(_) => "the working tree is as it was before, and what it left",
-            Owner::Loop(_) => "what it left",
+            Owner::Attempt(_) => "the working tree is as it was before, and its",
+            Owner::Loop(_) => "its",
         };
-        notes.push(format!("{owner} was cut off; {tree} is kept as {kept}"));
+        notes.push(format!("{owner} was cut off; {tree} {kept}"));
     }
     Ok(notes)
 }
@@ -227,8 +227,7 @@ impl Engine<'_> {
             .undo(attempt.into(), before, scratch.path())
             .context("can't undo what was changed while the work was verified")
             .hint(LOOK_YOURSELF)?;
-        self.helm
-            .warn(&format!("what changed while it was verified is undone, and kept as {kept}"));
+        self.helm.warn(&format!("changes made during the verification are undone; {kept}"));
         Ok(())
     }
 }

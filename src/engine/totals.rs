@@ -4,7 +4,6 @@ use super::decision::Decision;
 use super::iteration::Iteration;
 use crate::dag::{Bill, Outcome, Status, Task, TaskId};
 use crate::event::{Diff, TaskResult};
-use crate::money;
 
 /// What a run has come to so far.
 #[derive(Debug, Clone, Default)]
@@ -38,7 +37,7 @@ impl Totals {
                 outcome: decision.outcome,
                 status,
                 reason: None,
-                cost_usd: 0.0,
+                bill: Bill::default(),
                 duration_secs: 0.0,
             });
         }
@@ -47,7 +46,7 @@ impl Totals {
         result.outcome = decision.outcome;
         result.status = status;
         result.reason.clone_from(&decision.reason);
-        result.cost_usd = money::rounded(result.cost_usd + iteration.bill.cost_usd);
+        result.bill.add(&iteration.bill);
         result.duration_secs += iteration.began.elapsed().as_secs_f64();
     }
 

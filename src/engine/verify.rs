@@ -26,6 +26,10 @@ const AGAIN: u32 = 2;
 /// How often an agent that gives no verdict is asked again.
 const ASKED_AGAIN: u32 = 1;
 
+/// What is said of a verifier whose answer is no verdict.
+const BOTH: &str = "the verifier said both that the work is done and that it is not";
+const NEITHER: &str = "the verifier did not say whether the work is done";
+
 /// What a verification found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Checked {
@@ -185,10 +189,10 @@ impl Engine<'_> {
                 }
                 Assessment::Unclear(reason) if tried.unclear < ASKED_AGAIN => {
                     tried.unclear += 1;
-                    self.helm.warn(&format!("{reason}: once more"));
+                    self.helm.warn(&format!("{reason}; asking once more"));
                     continue;
                 }
-                Assessment::Unclear(reason) => Checked::NotDone(reason),
+                Assessment::Unclear(reason) => Checked::NotDone(unclear_again(&reason, iteration)),
             };
             let status = match checked {
                 Checked::Done(_) => VerifyStatus::Passed,
@@ -326,9 +330,19 @@ fn assess(report: &Report, tree_changed: bool) -> Assessment {
     match Sigils::read(report.facts.final_message()).verdict {
         Some(Verdict::Pass) => Assessment::Checked(Checked::Done(Verification::Passed)),
         Some(Verdict::Fail(reason)) => not_done(format!("the verification failed: {reason}")),
-        Some(Verdict::Both) => unclear("the verification agent said both pass and fail"),
-        None => unclear("the verification agent did not emit a verification sigil"),
+        Some(Verdict::Both) => unclear(BOTH),
+        None => unclear(NEITHER),
     }
+}
+
+/// Why work is not done on which a verifier gave no verdict again, and what a person can do about it.
+fn unclear_again(reason: &str, iteration: &Iteration) -> String {
+    let (task, attempt) = (iteration.task, iteration.attempt);
+    format!(
+        "{reason}, also when asked again, so the work does not count as done\n\
+         read its answer with `ralph logs {attempt} --verify`; if the work is right, accept it with \
+         `ralph task done {task}`"
+    )
 }
 
 fn reason_of(checked: &Checked) -> Option<&str> {
@@ -389,20 +403,8 @@ mod tests {
             false,
             "the verification failed: no test",
         );
-        check(
-            "<verify-pass/><verify-fail>x</verify-fail>",
-            Itself,
-            None,
-            false,
-            "the verification agent said both pass and fail",
-        );
-        check(
-            "fine",
-            Itself,
-            None,
-            false,
-            "the verification agent did not emit a verification sigil",
-        );
+        check("<verify-pass/><verify-fail>x</verify-fail>", Itself, None, false, BOTH);
+        check("fine", Itself, None, false, NEITHER);
         check(pass, Request, None, false, "Interrupted");
         check(pass, Deadline, None, false, "OutOfTime");
         check(pass, Itself, Some(Trouble::Budget), false, "OutOfMoney");

@@ -224,7 +224,41 @@ pub struct Stats<'a> {
     #[serde(flatten)]
     pub diff: Diff,
     pub salvage: Option<&'a str>,
+    pub salvaged: Option<Left>,
     pub pushed: bool,
+}
+
+/// What an attempt left behind that is not on the branch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Left {
+    /// Changes that are not committed.
+    Changes,
+    /// Commits.
+    Commits,
+    /// Both.
+    Both,
+}
+
+impl Left {
+    /// These, and uncommitted changes as well.
+    #[must_use]
+    pub fn with_changes(self) -> Left {
+        match self {
+            Left::Changes => Left::Changes,
+            Left::Commits | Left::Both => Left::Both,
+        }
+    }
+}
+
+impl std::fmt::Display for Left {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Left::Changes => "uncommitted changes",
+            Left::Commits => "commits that are not on the branch",
+            Left::Both => "uncommitted changes and commits that are not on the branch",
+        })
+    }
 }
 
 /// Commits and what they changed.
@@ -290,7 +324,8 @@ pub struct TaskResult {
     pub outcome: Outcome,
     pub status: Status,
     pub reason: Option<String>,
-    pub cost_usd: f64,
+    #[serde(flatten)]
+    pub bill: Bill,
     pub duration_secs: f64,
 }
 

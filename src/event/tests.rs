@@ -34,7 +34,7 @@ fn with_every_event(mut check: impl FnMut(&Event<'_>)) {
         outcome: Outcome::Done,
         status: Status::Done,
         reason: Some("x".into()),
-        cost_usd: 0.5,
+        bill: Bill { cost_usd: 0.5, ..Bill::default() },
         duration_secs: 0.5,
     };
     let summary = Summary {
@@ -127,6 +127,7 @@ fn with_every_event(mut check: impl FnMut(&Event<'_>)) {
         head: Some("x"),
         diff,
         salvage: Some("x"),
+        salvaged: Some(Left::Both),
         pushed: true,
     }));
     check(&Event::Progress(progress));

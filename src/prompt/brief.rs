@@ -30,7 +30,7 @@ pub struct Brief<'a> {
     pub log: &'a [LogEntry],
     /// Which attempt this is, and how many there will be at the most.
     pub attempt: (u32, u32),
-    /// What earlier attempts left uncommitted.
+    /// What earlier attempts left behind.
     pub salvages: Vec<Salvage>,
     /// The working tree, if it is in a repository.
     pub tree: Option<Tree>,
@@ -47,7 +47,7 @@ pub struct Blocker<'a> {
     pub summary: &'a str,
 }
 
-/// What an attempt left uncommitted, and where it is kept.
+/// What an attempt left behind, and where it is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Salvage {
     /// The number of the attempt.
@@ -153,7 +153,7 @@ impl Brief<'_> {
                 told.join("\n")
             )
         });
-        part(6, "What earlier attempts left uncommitted", &[text.unwrap_or_default()], self.task)
+        part(6, "What earlier attempts left behind", &[text.unwrap_or_default()], self.task)
     }
 }
 
@@ -380,7 +380,7 @@ mod tests {
 
         - Attempt 2: a limit of the run or the API ended the session.
 
-        # What earlier attempts left uncommitted
+        # What earlier attempts left behind
 
         It is not in the working tree, but in commits of its own. Nobody has checked it: look at it before you use it.
 

@@ -31,7 +31,11 @@ pub(super) fn total(costs: &Costs) -> Option<String> {
         }
     };
     if costs.kinds.len() > 1 {
-        let part = |(kind, cost): &(SessionKind, f64)| format!("{} ${cost:.2}", word(*kind));
+        // A sum of both is no amount that was charged.
+        let billing = covered.filter(|_| costs.covered > 0.0);
+        let part = |(kind, cost): &(SessionKind, f64)| {
+            format!("{} {}", word(*kind), short(*cost, 2, billing))
+        };
         let parts: Vec<String> = costs.kinds.iter().map(part).collect();
         text.push_str(&format!(" ({})", parts.join(", ")));
     }
@@ -64,8 +68,14 @@ mod tests {
                 0.6,
                 vec![(Work, 3.0), (Verify, 0.5), (Build, 0.2), (Interview, 0.1), (Loop, 1.0)],
                 Some(
-                    "$4.20 and ≈ $0.60 at API prices (work $3.00, verification $0.50, builds $0.20, interviews $0.10, loops $1.00)",
+                    "$4.20 and ≈ $0.60 at API prices (work ≈ $3.00, verification ≈ $0.50, builds ≈ $0.20, interviews ≈ $0.10, loops ≈ $1.00)",
                 ),
+            ),
+            (
+                4.2,
+                0.0,
+                vec![(Work, 4.0), (Verify, 0.2)],
+                Some("$4.20 (work $4.00, verification $0.20)"),
             ),
         ] {
             let costs = Costs { kinds, charged, covered, billing: None };

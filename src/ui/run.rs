@@ -285,12 +285,12 @@ impl<W: Write> RunView<W> {
                 &format!("{}{pushed}", changes(stats.diff)),
             )?;
         }
-        match stats.salvage {
-            Some(reference) => {
-                let text = format!("what was not committed is kept as {reference}");
+        match (stats.salvage, stats.salvaged) {
+            (Some(reference), Some(what)) => {
+                let text = format!("{what} are kept as {reference}");
                 self.labelled("git", Style::new().yellow(), &text)
             }
-            None => Ok(()),
+            _ => Ok(()),
         }
     }
 
@@ -487,7 +487,7 @@ mod tests {
 
     use super::*;
     use crate::dag::{Bill, TaskId};
-    use crate::event::{Finished, Speaker};
+    use crate::event::{Finished, Left, Speaker};
     use crate::ui::status_line::{BACK, MAKE_ROOM};
     use crate::ui::text::{split, wrap};
 
@@ -679,6 +679,33 @@ mod tests {
         };
         assert_eq!(ends(ReasonKind::Words), ("1".into(), "…".into()));
         assert_eq!(ends(ReasonKind::Output), ("…".into(), (REASON_LINES + 2).to_string()));
+    }
+
+    #[test]
+    fn what_is_kept_of_an_attempt_is_called_what_it_is() {
+        for (what, expected) in [
+            (Left::Changes, "git      uncommitted changes are kept as refs/x\n"),
+            (Left::Commits, "git      commits that are not on the branch are kept as refs/x\n"),
+            (
+                Left::Commits.with_changes(),
+                "git      uncommitted changes and commits that are not on the branch are kept as refs/x\n",
+            ),
+        ] {
+            let mut bytes = Vec::new();
+            let options = RunViewOptions::default();
+            let mut view = RunView::new(&mut bytes, Terminal::PLAIN, Path::new("/"), options);
+            let stats = Stats {
+                iteration: 1,
+                head: None,
+                diff: Diff::default(),
+                salvage: Some("refs/x"),
+                salvaged: Some(what),
+                pushed: false,
+            };
+            view.stats(&stats).unwrap();
+            drop(view);
+            assert_eq!(String::from_utf8(bytes).unwrap(), expected);
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use owo_colors::Style;
 
 use super::line::Line;
-use super::price::amount;
+use super::price::{amount, short};
 use super::run::changes;
 use super::table;
 use super::terminal::Terminal;
@@ -83,15 +83,15 @@ fn row(result: &TaskResult) -> [table::Cell; 6] {
         (outcome, _) => (outcome.name(), Style::new().yellow()),
     };
     // A question needs all of its words.
-    let short = if result.outcome == Outcome::Blocked { flat } else { headline };
-    let reason = result.reason.as_deref().map_or(String::new(), |it| format!(": {}", short(it)));
+    let told = if result.outcome == Outcome::Blocked { flat } else { headline };
+    let reason = result.reason.as_deref().map_or(String::new(), |it| format!(": {}", told(it)));
     let plain = Style::new();
     [
         (result.task.to_string(), Style::new().dimmed()),
         (word.to_owned(), style),
         (result.attempts.to_string(), plain),
         (lasted(Duration::from_secs_f64(result.duration_secs)), plain),
-        (format!("${:.2}", result.cost_usd), plain),
+        (short(result.bill.cost_usd, 2, result.bill.billing), plain),
         (format!("{}{reason}", flat(&result.title)), plain),
     ]
 }
@@ -100,7 +100,7 @@ fn row(result: &TaskResult) -> [table::Cell; 6] {
 mod tests {
     use super::super::testing::{PIPE, columns, written};
     use super::*;
-    use crate::dag::{Bill, TaskId};
+    use crate::dag::{Bill, Billing, TaskId};
     use crate::event::{Diff, Progress};
 
     fn result(number: u32, outcome: Outcome, status: Status, reason: Option<&str>) -> TaskResult {
@@ -111,7 +111,7 @@ mod tests {
             outcome,
             status,
             reason: reason.map(str::to_owned),
-            cost_usd: 0.46,
+            bill: Bill { cost_usd: 0.46, ..Bill::default() },
             duration_secs: 75.0,
         }
     }
@@ -180,5 +180,21 @@ mod tests {
         1 task failed
         Next: ralph task show t-200000
         ");
+    }
+
+    #[test]
+    fn what_a_subscription_covers_is_marked_in_the_table_and_in_the_total() {
+        let billing = Some(Billing::Subscription);
+        let mut done = result(1, Outcome::Done, Status::Done, None);
+        done.bill.billing = billing;
+        let summary = Summary {
+            results: vec![done],
+            bill: Bill { cost_usd: 0.46, billing, ..Bill::default() },
+            ..Summary::default()
+        };
+        let shown = written(|out| write(out, &summary, columns(80)));
+        assert_eq!(shown.matches("≈ $0.46").count(), 2, "{shown}");
+        assert!(shown.contains("≈ $0.46 at API prices"), "{shown}");
+        assert_eq!(shown.matches('$').count(), 2, "{shown}");
     }
 }

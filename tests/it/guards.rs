@@ -140,7 +140,7 @@ fn an_agent_that_does_not_know_an_option_stops_a_run_at_once() {
     let end = complete(&output);
     assert_eq!((&end["outcome"], &end["iterations"]), (&"breaker".into(), &1.into()), "{end}");
     assert_eq!(end["message"], format!("the agent can't be started: exit code 1: {words}"));
-    assert_eq!(end["next"], "ralph doctor");
+    assert_eq!(end["next"], format!("ralph doctor --agent {agent}"));
     assert_untried(&project, &task);
     assert_eq!(outcomes(&project, &task), ["crashed"]);
 }
@@ -508,7 +508,7 @@ fn what_a_killed_run_left_behind_is_kept_and_no_reason_to_refuse() {
     assert_no_process_left(&project);
     let output = run(&project, &["done"], &["--no-verify"]);
     assert_code(&output, 0);
-    assert_snapshot!(project.masked(output.stderr().trim_end()), @"note: attempt [A] was cut off; the working tree is as it was before, and what it left is kept as refs/ralph/salvage/[A]");
+    assert_snapshot!(project.masked(output.stderr().trim_end()), @"note: attempt [A] was cut off; the working tree is as it was before, and its uncommitted changes are kept as refs/ralph/salvage/[A]");
     assert!(!begun.exists());
     assert_eq!(outcomes(&project, &task), ["crashed", "done"]);
 }

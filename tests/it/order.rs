@@ -423,7 +423,10 @@ fn what_a_verifier_changes_is_undone() {
         project.ralph_playing(&["done", vandal, "say <verify-pass/>"], ["run", "--allow-dirty"]);
     let output = project.run(command, None);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(output.stderr().contains("what changed while it was verified is undone"), "{output:?}");
+    assert!(
+        output.stderr().contains("changes made during the verification are undone"),
+        "{output:?}"
+    );
     assert_eq!(project.show(&task)["status"], "done");
     assert_eq!(project.git(["log", "--format=%s"]), "begin");
     assert_eq!(project.git(["status", "--porcelain"]), " M mine.txt");

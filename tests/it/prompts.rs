@@ -307,7 +307,7 @@ fn a_retry_is_told_what_was_tried_asked_and_left() {
 
     - Attempt 2: a limit of the run or the API ended the session.
 
-    # What earlier attempts left uncommitted
+    # What earlier attempts left behind
 
     It is not in the working tree, but in commits of its own. Nobody has checked it: look at it before you use it.
 

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::harness::{Output, Project, check_rules};
+use crate::harness::{FAKE_CLAUDE, Output, Project, check_rules};
 
 /// Runs `ralph run` with these scripts, and asserts that nothing is left.
 fn run(project: &Project, scripts: &[&str], arguments: &[&str]) -> Output {
@@ -103,7 +103,7 @@ fn a_dag_is_worked_to_its_end_and_the_screen_tells_the_story() {
        No test.
 
        It will not work.
-    git      what was not committed is kept as refs/ralph/salvage/[C]
+    git      uncommitted changes are kept as refs/ralph/salvage/[C]
 
     ━━ 3 [B] Endpoints
        attempt 2 · opus · 1/2 done · 0 s · $0.03
@@ -437,7 +437,8 @@ fn a_verifier_decides_and_its_log_is_kept() {
 #[test]
 fn a_verifier_that_says_nothing_or_both_or_changes_something_is_no_pass() {
     for (verifier, reason) in [
-        ("say fine", "did not emit a verification sigil"),
+        ("say fine", "the verifier did not say whether the work is done, also when asked again"),
+        ("say fine", "\nread its answer with `ralph logs a-"),
         ("say <verify-pass/> <verify-fail>x</verify-fail>", "said both"),
         ("run date +%N >> new.txt | say <verify-pass/>", "the working tree changed whenever"),
         ("run git commit -q --allow-empty -m x | say <verify-pass/>", "the working tree changed"),
@@ -659,6 +660,21 @@ fn what_failed_before_is_asked_about_reset_or_refused() {
     let output = run(&project, &["done"], &["--headless", "--no-verify"]);
     assert_code(&output, 0);
     assert_eq!(output.said(), format!("reset {task}\n"));
+}
+
+#[test]
+fn the_command_that_goes_on_with_a_run_has_its_target_and_its_limits() {
+    let project = Project::new();
+    let group = project.add(["All of it", "--group"]);
+    for _ in 0..2 {
+        project.add(["Part", "--parent", &group]);
+    }
+    let flags =
+        [&group, "--limit", "1", "--max-cost", "2.5", "--no-verify", "--agent", FAKE_CLAUDE];
+    let output = run(&project, &["done"], &flags);
+    assert_code(&output, 3);
+    let next = format!("Next: ralph run {}", flags.join(" "));
+    assert!(output.stdout().contains(&next), "{}", output.stdout());
 }
 
 #[test]

@@ -50,7 +50,7 @@ fn what_can_not_be_kept_stays_where_it_is_and_stops_the_run() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = output.stderr();
     assert!(said.contains("error: can't put the working tree in order after attempt a-"), "{said}");
-    assert!(said.contains("has not committed can't be kept: git: "), "{said}");
+    assert!(said.contains("can't be kept: git: "), "{said}");
     assert_eq!(fs::read_to_string(project.root().join("half.txt")).unwrap(), "half");
     assert_eq!(project.show(&task)["history"][0]["outcome"], "failed");
     assert_eq!(project.show(&other)["status"], "pending");

@@ -46,10 +46,13 @@ pub(super) fn run(args: &RunArgs, setup: &Setup, out: &mut dyn Write) -> Result<
         Leave::Denied => return Ok(Exit::Interrupted),
     }
     reset_failed(args, &mut store, &plan.target, setup)?;
-    if !args.yes && plan.bounds.cost.is_none() && is_watched(&args.show) && !store.has_runs()? {
+    let is_asked =
+        !args.yes && plan.bounds.cost.is_none() && is_watched(&args.show) && !store.has_runs()?;
+    if is_asked {
         plan.bounds.cost = ask_for_limit(setup)?;
     }
-    let next = |end: &RunEnd, totals: &Totals| next(end, totals, args.target.as_deref());
+    let again = again(setup.this_command(), plan.bounds.cost.filter(|_| is_asked));
+    let next = |end: &RunEnd, totals: &Totals| next(end, totals, again, setup);
     let audience = Audience {
         show: &args.show,
         keys_are_ours: plan.agent.terminal.is_none(),
@@ -169,9 +172,16 @@ fn reset_failed(args: &RunArgs, store: &mut Store, target: &Target, setup: &Setu
     Ok(())
 }
 
+/// The command that goes on with a run: the same one, and the limit on cost that was answered to a question.
+fn again(command: String, answered: Option<f64>) -> String {
+    match answered {
+        Some(limit) => format!("{command} --max-cost {limit}"),
+        None => command,
+    }
+}
+
 /// The next command to type.
-fn next(end: &RunEnd, totals: &Totals, target: Option<&str>) -> Option<String> {
-    let again = target.map_or("ralph run".to_owned(), |target| format!("ralph run {target}"));
+fn next(end: &RunEnd, totals: &Totals, again: String, setup: &Setup) -> Option<String> {
     let failed = totals.results.iter().find(|it| it.status == Status::Failed);
     match end {
         RunEnd::Done | RunEnd::Signalled(_) | RunEnd::Unheard => None,
@@ -184,7 +194,7 @@ fn next(end: &RunEnd, totals: &Totals, target: Option<&str>) -> Option<String> {
             None => "ralph status".to_owned(),
         }),
         RunEnd::Breaker(Common::Empty { .. } | Common::NotStarted { .. }) => {
-            Some("ralph doctor".to_owned())
+            Some(setup.command("doctor"))
         }
         RunEnd::Breaker(Common::Unverified { task, .. }) => Some(format!("ralph task show {task}")),
         RunEnd::Breaker(Common::Void { .. }) => Some("git status".to_owned()),
@@ -192,7 +202,7 @@ fn next(end: &RunEnd, totals: &Totals, target: Option<&str>) -> Option<String> {
             Some(command.clone())
         }
         RunEnd::Refused(Trouble::Authentication | Trouble::NoCredit) => {
-            Some("ralph doctor".to_owned())
+            Some(setup.command("doctor"))
         }
         RunEnd::Empty => Some("ralph task add TITLE, or ralph feature spec NAME".to_owned()),
         RunEnd::Limit(_)
@@ -217,4 +227,16 @@ fn dry_run(store: Store, plan: &Plan, setup: &Setup, out: &mut dyn Write) -> Res
     writeln!(out, "\n--- SCRATCH/system.md\n{}", printable_lines(&preview.system))?;
     writeln!(out, "\n--- SCRATCH/prompt.md\n{}", printable_lines(&preview.prompt))?;
     Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_that_was_answered_to_a_question_is_asked_for_again() {
+        let command = || "ralph run login --no-verify".to_owned();
+        assert_eq!(again(command(), None), "ralph run login --no-verify");
+        assert_eq!(again(command(), Some(2.5)), "ralph run login --no-verify --max-cost 2.5");
+    }
 }

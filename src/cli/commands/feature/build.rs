@@ -165,7 +165,8 @@ fn conclude(
         for remark in remarks::remarks(&snapshot, described) {
             setup.say(&format!("remark: {remark}"));
         }
-        setup.say(&format!("{} in `{name}`\nNext: ralph run {name}", counted(work.len())));
+        let next = setup.command(&format!("run {name}"));
+        setup.say(&format!("{} in `{name}`\nNext: {next}", counted(work.len())));
         return Ok(Exit::Done);
     }
     let kept = match work.len() {

@@ -58,13 +58,13 @@ pub(super) fn run(
         Change::Changed => setup.say(&format!("changed `{path}`")),
     }
     if ending.exit == Exit::Done {
-        let (this, next) = match document {
-            Document::Spec => ("spec", "plan"),
-            Document::Plan => ("plan", "build"),
+        let next = match document {
+            Document::Spec => "plan",
+            Document::Plan => "build",
         };
-        setup.say(&format!(
-            "Next: ralph feature {next} {name}   (or ralph feature {this} {name} to go on with this one)"
-        ));
+        let next = setup.command(&format!("feature {next} {name}"));
+        let this = setup.this_command();
+        setup.say(&format!("Next: {next}   (or {this} to go on with this one)"));
     }
     Ok(ending.exit)
 }

@@ -44,7 +44,7 @@ pub(super) fn run(model: Option<String>, setup: &Setup) -> Result<Exit> {
             Ok(ending.with_nothing_made())
         }
         (Some(first), Exit::Done) => {
-            setup.say(&format!("Next: ralph run {}", first.id));
+            setup.say(&format!("Next: {}", setup.command(&format!("run {}", first.id))));
             Ok(Exit::Done)
         }
         (_, exit) => Ok(exit),
