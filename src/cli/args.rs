@@ -64,7 +64,7 @@ pub(super) enum Command {
     Pause,
     /// Let held runs go on
     Resume,
-    /// One screen: progress, what runs, what is ready, what waits and for whom, what failed and why
+    /// One screen: progress, what is running, ready or waiting, what failed and why, and how the last run ended
     Status(Json),
     /// Draw the tasks and what waits for what
     Graph {

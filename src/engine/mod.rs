@@ -329,7 +329,10 @@ impl<'a> Engine<'a> {
     /// Records and tells how the run ended, whatever ended it.
     fn close(mut self, end: Result<RunEnd>) -> Finished {
         let end = end.and_then(|end| self.helm.heard(end));
-        let recorded = self.record_end(end.as_ref().map_or("error", RunEnd::name));
+        let recorded = match &end {
+            Ok(end) => self.record_end(end.name(), end.to_string()),
+            Err(error) => self.record_end("error", self.helm.in_words(error)),
+        };
         let end = end.and_then(|end| recorded.map(|()| end));
         if let Err(error) = &end {
             self.helm.break_off(error);
@@ -351,10 +354,11 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn record_end(&mut self, outcome: &str) -> Result<()> {
+    fn record_end(&mut self, outcome: &str, message: String) -> Result<()> {
         let now = self.helm.clock.now();
         let totals = RunTotals {
             outcome: outcome.to_owned(),
+            message,
             iterations: self.helm.used.iterations,
             cost_usd: self.helm.used.cost,
         };

@@ -16,6 +16,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/0003_working_trees.sql"),
     include_str!("../../migrations/0004_sessions.sql"),
     include_str!("../../migrations/0005_open_sessions.sql"),
+    include_str!("../../migrations/0006_run_ends.sql"),
 ];
 /// `RLPH`, by which `file` and other tools can tell what a database is.
 const APPLICATION_ID: i64 = 0x524c_5048;

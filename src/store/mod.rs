@@ -47,7 +47,7 @@ pub use features::FeatureChange;
 pub use import::Imported;
 pub use problem::{Problem, explain};
 pub use recovery::{LEASE, TakenBack};
-pub use runs::{Counts, NewRun, RunTotals, Target};
+pub use runs::{Counts, LastRun, NewRun, RunTotals, Target};
 pub use sessions::{NewSession, OpenSession};
 pub use tasks::{Change, Deletion};
 

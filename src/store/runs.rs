@@ -73,13 +73,59 @@ pub struct Counts {
 pub struct RunTotals {
     /// In a word.
     pub outcome: String,
+    /// Why, as a person reads it.
+    pub message: String,
     /// How many iterations it took.
     pub iterations: u32,
     /// What it has cost.
     pub cost_usd: f64,
 }
 
+/// The run that began last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LastRun {
+    /// Its id.
+    pub id: RunId,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// When it ended; none if it goes on or was killed.
+    pub ended_at: Option<Timestamp>,
+    /// How it ended, in a word.
+    pub outcome: Option<String>,
+    /// Why, as a person reads it.
+    pub message: Option<String>,
+    /// The process behind it.
+    pub holder: Option<Holder>,
+}
+
 impl Store {
+    /// The run that began last.
+    pub fn last_run(&self) -> Result<Option<LastRun>> {
+        let query = "select id, started_at, ended_at, outcome, message, host, pid, pid_started
+             from runs
+             order by rowid desc
+             limit 1";
+        let run = self.connection.query_row(query, [], |row| {
+            let holder: (Option<String>, Option<u32>, Option<i64>) =
+                (row.get(5)?, row.get(6)?, row.get(7)?);
+            let holder = match holder {
+                (Some(host), Some(pid), Some(started)) => {
+                    Some(Holder { host, pid, started: started.unsigned_abs() })
+                }
+                _ => None,
+            };
+            Ok(LastRun {
+                id: row.get(0)?,
+                started_at: row.get(1)?,
+                ended_at: row.get(2)?,
+                outcome: row.get(3)?,
+                message: row.get(4)?,
+                holder,
+            })
+        });
+        Ok(run.optional()?)
+    }
+
     /// Records that a run begins.
     pub fn start_run(&mut self, run: &NewRun, now: Timestamp) -> Result<RunId> {
         self.write(|tx| {
@@ -141,9 +187,9 @@ impl Store {
         self.write(|tx| {
             tx.execute(
                 "update runs
-                 set ended_at = ?2, outcome = ?3, iterations = ?4, cost_usd = ?5
+                 set ended_at = ?2, outcome = ?3, iterations = ?4, cost_usd = ?5, message = ?6
                  where id = ?1",
-                (run, now, &totals.outcome, totals.iterations, totals.cost_usd),
+                (run, now, &totals.outcome, totals.iterations, totals.cost_usd, &totals.message),
             )?;
             Ok(())
         })

@@ -35,10 +35,31 @@ pub struct Overview<'a> {
     pub running: &'a [Running],
     /// What all sessions have cost.
     pub costs: &'a Costs,
+    /// The run that began last.
+    pub last_run: Option<LastRun<'a>>,
     /// When something last happened.
     pub last_activity: Option<Timestamp>,
     /// The time now.
     pub now: Timestamp,
+}
+
+/// How the run that began last stands.
+#[derive(Debug, Clone, Copy)]
+pub enum LastRun<'a> {
+    /// It goes on.
+    Going {
+        /// When it began.
+        since: Timestamp,
+    },
+    /// It has ended.
+    Ended {
+        /// When.
+        at: Timestamp,
+        /// Why, in words.
+        why: &'a str,
+    },
+    /// Its process was killed.
+    Killed,
 }
 
 /// An open attempt.
@@ -65,7 +86,8 @@ pub fn write(out: &mut dyn Write, overview: &Overview<'_>, terminal: Terminal) -
         screen.answers(State::Failed, "Failed")?;
     }
     screen.features()?;
-    screen.activity()
+    screen.activity()?;
+    screen.last_run()
 }
 
 struct Screen<'a> {
@@ -242,7 +264,26 @@ impl Screen<'_> {
             return Ok(());
         }
         self.blank()?;
-        wrap(&said.join(", "), self.terminal.columns()).iter().try_for_each(|line| {
+        self.footer(&said.join(", "))
+    }
+
+    fn last_run(&mut self) -> io::Result<()> {
+        let now = self.overview.now;
+        let said = match self.overview.last_run {
+            None => return Ok(()),
+            Some(LastRun::Going { since }) => {
+                format!("a run has been going on for {}", lasted(now.since(since)))
+            }
+            Some(LastRun::Ended { at, why }) => {
+                format!("the last run ended {}: {}", ago(now.since(at)), headline(why))
+            }
+            Some(LastRun::Killed) => "the last run was killed; `ralph run` goes on".to_owned(),
+        };
+        self.footer(&said)
+    }
+
+    fn footer(&mut self, words: &str) -> io::Result<()> {
+        wrap(words, self.terminal.columns()).iter().try_for_each(|line| {
             Line::new(self.terminal).push(line, Style::new().dimmed()).write(self.out)
         })
     }
@@ -399,8 +440,15 @@ mod tests {
         let costs = &Costs { charged, ..Costs::default() };
         let now = now();
         let running = &running;
-        let overview =
-            Overview { snapshot, features: &features, running, costs, last_activity, now };
+        let overview = Overview {
+            snapshot,
+            features: &features,
+            running,
+            costs,
+            last_run: None,
+            last_activity,
+            now,
+        };
         written(|out| write(out, &overview, terminal))
     }
 
@@ -544,6 +592,32 @@ mod tests {
           login  no tasks yet
         ");
         assert_snapshot!(status(&snapshot("a group"), &[], columns(60)), @"no tasks that can be worked on: all groups are empty");
+    }
+
+    #[test]
+    fn the_last_line_says_how_the_last_run_stands() {
+        let check = |last_run, expected: &str| {
+            let snapshot = snapshot("a: A");
+            let overview = Overview {
+                snapshot: &snapshot,
+                features: &features(&[]),
+                running: &[],
+                costs: &Costs::default(),
+                last_run: Some(last_run),
+                last_activity: Some(now()),
+                now: now(),
+            };
+            let shown = written(|out| write(out, &overview, columns(40)));
+            let (_, shown) = shown.split_once("last activity just now\n").unwrap();
+            assert_eq!(shown, expected);
+        };
+        let at = now().minus(Duration::from_secs(125));
+        check(LastRun::Going { since: at }, "a run has been going on for 2 min\n");
+        check(
+            LastRun::Ended { at, why: "the limit on cost was reached\nmore" },
+            "the last run ended 2 min ago: the limit\non cost was reached\n",
+        );
+        check(LastRun::Killed, "the last run was killed; `ralph run`\ngoes on\n");
     }
 
     #[test]

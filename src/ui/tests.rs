@@ -43,6 +43,7 @@ fn listings(snapshot: &Snapshot, words: &str, terminal: Terminal) -> Vec<String>
         features: &names,
         running: &running,
         costs: &crate::dag::Costs { charged: 1.0, ..Default::default() },
+        last_run: None,
         last_activity: Some(now()),
         now: now(),
     };

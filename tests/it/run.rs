@@ -678,6 +678,27 @@ fn the_command_that_goes_on_with_a_run_has_its_target_and_its_limits() {
 }
 
 #[test]
+fn the_status_says_how_the_last_run_ended_and_why() {
+    let (project, _) = one_task();
+    let status = || project.ralph(["status"]).ok();
+    assert!(!status().contains("last run"), "{}", status());
+    let check = |scripts: &[&str], flags: &[&str], outcome: &str, why: &str| {
+        run(&project, scripts, flags);
+        let shown = status();
+        assert!(shown.contains(&format!("the last run ended just now: {why}")), "{shown}");
+        let json = project.ralph(["status", "--json"]).json();
+        assert_eq!(json["last_run"]["outcome"], outcome, "{json}");
+        assert!(json["last_run"]["message"].as_str().unwrap().starts_with(why), "{json}");
+    };
+    project.write(".ralph.toml", "[verify]\ncommands = [\"false\"]\n");
+    check(&["done"], &[], "baseline", "`false` ended with code 1 before any work was done");
+    project.write(".ralph.toml", "");
+    let retry = ["--no-verify", "--once"];
+    check(&["fail not yet"], &retry, "limit", "the limit on iterations was reached");
+    check(&["done"], &["--no-verify"], "done", "everything is done");
+}
+
+#[test]
 fn a_run_that_is_asked_to_end_does_so_after_its_session() {
     let project = Project::new();
     project.add_lines("{\"title\": \"T\"}\n".repeat(3));

@@ -9,8 +9,9 @@ use serde::Serialize;
 use super::feature_names;
 use crate::cli::exit::Exit;
 use crate::cli::setup::Setup;
-use crate::dag::{Billing, Kind, SessionKind, Snapshot, State, TaskId};
-use crate::store::Activity;
+use crate::dag::{Billing, Kind, RunId, SessionKind, Snapshot, State, TaskId};
+use crate::process::Holder;
+use crate::store::{Activity, LastRun};
 use crate::time::Timestamp;
 use crate::ui::json;
 use crate::ui::status::{self, Overview, Running};
@@ -29,6 +30,17 @@ struct StatusView {
     costs: CostsView,
     billing: Option<Billing>,
     last_activity: Option<Timestamp>,
+    last_run: Option<LastRunView>,
+}
+
+/// The run that began last; without `ended_at` and `outcome` it goes on or was killed.
+#[derive(Serialize)]
+struct LastRunView {
+    run: RunId,
+    started_at: Timestamp,
+    ended_at: Option<Timestamp>,
+    outcome: Option<String>,
+    message: Option<String>,
 }
 
 /// What the cost is made of.
@@ -52,9 +64,10 @@ struct RunningView {
 pub(super) fn run(setup: &Setup, json: bool, out: &mut dyn Write) -> Result<Exit> {
     let store = setup.store()?;
     let now = Timestamp::now();
-    let (snapshot, activity) = (store.snapshot(now)?, store.activity()?);
+    let (snapshot, activity, last_run) =
+        (store.snapshot(now)?, store.activity()?, store.last_run()?);
     if json {
-        json::write(out, &view(&snapshot, activity))?;
+        json::write(out, &view(&snapshot, activity, last_run))?;
         return Ok(Exit::Done);
     }
     let features = feature_names(&store)?;
@@ -64,6 +77,7 @@ pub(super) fn run(setup: &Setup, json: bool, out: &mut dyn Write) -> Result<Exit
         features: &features,
         running: &running,
         costs: &activity.costs,
+        last_run: last_run.as_ref().map(how_it_stands),
         last_activity: activity.last,
         now,
     };
@@ -73,6 +87,17 @@ pub(super) fn run(setup: &Setup, json: bool, out: &mut dyn Write) -> Result<Exit
         writeln!(out, "paused: runs here wait for `ralph resume`")?;
     }
     Ok(Exit::Done)
+}
+
+fn how_it_stands(run: &LastRun) -> status::LastRun<'_> {
+    match run.ended_at {
+        Some(at) => {
+            let why = run.message.as_deref().or(run.outcome.as_deref()).unwrap_or_default();
+            status::LastRun::Ended { at, why }
+        }
+        None if run.holder.as_ref().is_none_or(Holder::is_gone) => status::LastRun::Killed,
+        None => status::LastRun::Going { since: run.started_at },
+    }
 }
 
 fn running(snapshot: &Snapshot, activity: &Activity) -> Vec<Running> {
@@ -90,7 +115,7 @@ fn running(snapshot: &Snapshot, activity: &Activity) -> Vec<Running> {
         .collect()
 }
 
-fn view(snapshot: &Snapshot, activity: Activity) -> StatusView {
+fn view(snapshot: &Snapshot, activity: Activity, last_run: Option<LastRun>) -> StatusView {
     let work: Vec<State> = (0..snapshot.tasks.len())
         .filter(|&task| snapshot.kind(task) == Kind::Work)
         .map(|task| snapshot.state(task))
@@ -127,5 +152,12 @@ fn view(snapshot: &Snapshot, activity: Activity) -> StatusView {
         },
         billing: activity.costs.billing,
         last_activity: activity.last,
+        last_run: last_run.map(|run| LastRunView {
+            run: run.id,
+            started_at: run.started_at,
+            ended_at: run.ended_at,
+            outcome: run.outcome,
+            message: run.message,
+        }),
     }
 }
