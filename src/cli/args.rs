@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::exit;
+use super::values::{count, duration, ordinal, priority, seconds, usd};
 use crate::time::{NoStart, Timestamp, parse_not_before};
 
 /// Turns a feature into a DAG of tasks and has Claude Code work it, unattended.
@@ -82,9 +83,10 @@ pub(super) enum Command {
         /// A task or an attempt
         id: Option<String>,
         /// Which attempt on the task
+        #[arg(value_parser = ordinal, allow_negative_numbers = true)]
         number: Option<u32>,
         /// List at most N sessions, the latest ones [default: 20, with --json or of one task all]
-        #[arg(short = 'n', long, value_name = "N", conflicts_with_all = ["number", "raw"])]
+        #[arg(short = 'n', long, value_name = "N", value_parser = count, allow_negative_numbers = true, conflicts_with_all = ["number", "raw"])]
         limit: Option<u32>,
         /// List all sessions
         #[arg(long, conflicts_with_all = ["number", "raw", "limit"])]
@@ -145,13 +147,13 @@ pub(super) struct RunArgs {
     #[arg(long, short_alias = 'o', conflicts_with = "max_iterations")]
     pub(super) once: bool,
     /// Stop after this many iterations; 0: no limit
-    #[arg(long = "limit", visible_alias = "max-iterations", value_name = "N")]
+    #[arg(long = "limit", visible_alias = "max-iterations", value_name = "N", value_parser = count, allow_negative_numbers = true)]
     pub(super) max_iterations: Option<u32>,
     /// Stop after this time, such as 2h30m, or this many seconds
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true)]
     pub(super) max_time: Option<String>,
     /// Stop when this much is spent, in USD
-    #[arg(long, value_name = "USD")]
+    #[arg(long, value_name = "USD", value_parser = usd, allow_negative_numbers = true)]
     pub(super) max_cost: Option<f64>,
     /// Use this model for every task, by any name Claude knows
     #[arg(long, value_name = "MODEL")]
@@ -163,7 +165,7 @@ pub(super) struct RunArgs {
     #[arg(long)]
     pub(super) model_lock: bool,
     /// How often a failed task is tried again, unless the task says so itself
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     pub(super) max_retries: Option<u32>,
     /// Do not have a second agent check what is said to be done
     #[arg(long)]
@@ -225,13 +227,13 @@ pub(super) struct LoopArgs {
     #[arg(long, value_name = "ID")]
     pub(super) loop_id: Option<String>,
     /// The most iterations there may be
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     pub(super) max_iterations: Option<u32>,
     /// Stop after this time, such as 2h30m, or this many seconds
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true)]
     pub(super) max_time: Option<String>,
     /// Stop when this much is spent, in USD
-    #[arg(long, value_name = "USD")]
+    #[arg(long, value_name = "USD", value_parser = usd, allow_negative_numbers = true)]
     pub(super) max_cost: Option<f64>,
     /// The model to use, by any name Claude knows; by default Claude's own choice
     #[arg(long, value_name = "MODEL")]
@@ -288,7 +290,7 @@ pub(super) struct PtyArgs {
     #[arg(long)]
     pub(super) no_pty: bool,
     /// End a session in that terminal after so many seconds without output or a key; 0: never
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub(super) idle_timeout: Option<u32>,
 }
 
@@ -461,10 +463,10 @@ pub(super) struct AddArgs {
     #[arg(long, value_name = "ID")]
     pub(super) after: Vec<String>,
     /// Lower comes first
-    #[arg(long, default_value_t = 0, allow_negative_numbers = true, value_name = "N")]
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true, value_name = "N", value_parser = priority)]
     pub(super) priority: i32,
     /// How often it may be tried again
-    #[arg(long, allow_negative_numbers = true, value_name = "N")]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = count)]
     pub(super) max_retries: Option<u32>,
     /// Not to be started before: a time (2026-11-16T08:00:00Z), a while from now (2h30m), or `none`
     #[arg(long, value_name = "TIME|none", value_parser = not_before)]
@@ -500,7 +502,7 @@ pub(super) struct UpdateArgs {
     #[arg(short, long, value_name = "TEXT", group = "change")]
     pub(super) description: Option<String>,
     /// Lower comes first
-    #[arg(long, allow_negative_numbers = true, value_name = "N", group = "change")]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", group = "change", value_parser = priority)]
     pub(super) priority: Option<i32>,
     /// The task it is a part of, or `none`
     #[arg(long, value_name = "ID|none", group = "change")]
@@ -530,7 +532,10 @@ pub(super) enum Retries {
 fn retries(text: &str) -> Result<Retries, &'static str> {
     match text {
         "default" => Ok(Retries::Default),
-        text => text.parse().map(Retries::Count).map_err(|_| "a whole number from 0, or `default`"),
+        text => text
+            .parse()
+            .map(Retries::Count)
+            .map_err(|_| "it must be a whole number from 0, such as 3, or `default`"),
     }
 }
 

@@ -11,6 +11,7 @@ mod session;
 mod setup;
 mod stdout;
 mod tree;
+mod values;
 
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
