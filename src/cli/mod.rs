@@ -29,7 +29,7 @@ use crate::engine::Clock;
 use crate::hint::{Hinted, hint_of};
 use crate::settings::WrongFlag;
 use crate::store;
-use crate::ui::text::printable_lines;
+use crate::ui::prose;
 use args::Cli;
 use setup::{Refused, Setup, WrongUsage};
 use stdout::{Printed, explained, is_broken_pipe};
@@ -63,7 +63,8 @@ pub fn main_with(clock: fn() -> Clock) -> ExitCode {
             }
             // It quotes what it was given, which may hold anything.
             let text = error.render().to_string();
-            let _ = io::stderr().write_all(printable_lines(&text).as_bytes());
+            let terminal = Setup::new(None, None, Vec::new(), clock).stderr();
+            let _ = io::stderr().write_all(prose(&text, terminal).as_bytes());
             return Exit::Usage.into();
         }
         Err(help) => {
@@ -95,9 +96,9 @@ fn exit(result: Result<Exit>, setup: &Setup) -> ExitCode {
 /// Says what went wrong and what to do about it.
 fn report(error: &anyhow::Error, setup: &Setup) -> Exit {
     let (message, hint) = described(error, setup);
-    let mut text = format!("error: {}\n", printable_lines(&message));
+    let mut text = prose(&format!("error: {message}"), setup.stderr());
     if let Some(hint) = hint {
-        text.push_str(&format!("hint: {}\n", printable_lines(hint)));
+        text.push_str(&prose(&format!("hint: {hint}"), setup.stderr()));
     }
     // If this can't be printed, there is no place left to say so.
     let _ = io::stderr().write_all(text.as_bytes());

@@ -321,7 +321,7 @@ fn view(args: &ShowArgs, setup: &Setup, root: &Path) -> Box<dyn View> {
             let options = RunViewOptions { timestamps: args.timestamps, status_line };
             let environment = setup.environment.clone();
             let view = RunView::new(io::BufWriter::new(out), terminal, root, options)
-                .warning_on(Box::new(io::stderr()))
+                .warning_on(Box::new(io::stderr()), setup.stderr())
                 .following(move || Terminal::stdout(&environment))
                 .unless(agent::is_in_background);
             Box::new(view)

@@ -17,8 +17,7 @@ use crate::project::Project;
 use crate::settings::{Environment, Flag, Loaded, Settings};
 use crate::store::{Store, TakenBack};
 use crate::time::Timestamp;
-use crate::ui::Terminal;
-use crate::ui::text::printable_lines;
+use crate::ui::{Terminal, prose};
 
 /// A text longer than this can't be meant.
 const MAX_INPUT: u64 = 64 << 20;
@@ -193,10 +192,15 @@ impl Setup {
         Terminal::stdout(&self.environment)
     }
 
+    /// What is known of the terminal on which a person is told things.
+    pub(super) fn stderr(&self) -> Terminal {
+        Terminal::stderr(&self.environment)
+    }
+
     /// Says something to a person.
     pub(super) fn say(&self, text: &str) {
         // A person who has closed stderr does not want to know.
-        let _ = writeln!(io::stderr(), "{}", printable_lines(text));
+        let _ = io::stderr().write_all(prose(text, self.stderr()).as_bytes());
     }
 
     /// Asks before something is destroyed. Without a terminal that is refused.
@@ -213,7 +217,7 @@ impl Setup {
     /// `otherwise` says what to do instead.
     pub(super) fn ask(&self, question: &str, otherwise: &str) -> Result<String> {
         self.require_answers(question, otherwise)?;
-        write!(io::stderr(), "{question} ")?;
+        write!(io::stderr(), "{} ", prose(question, self.stderr()).trim_end())?;
         let mut answer = String::new();
         io::stdin().lock().read_line(&mut answer)?;
         Ok(answer.trim().to_owned())

@@ -1,5 +1,4 @@
-//! What listing commands show: pure functions from data to text. They never wrap or overflow the
-//! terminal, make sense without colour, and let nothing through that a task's author could use to
+//! What listing commands show: pure functions from data to text. They never overflow the terminal, make sense without colour, and let nothing through that a task's author could use to
 //! deceive. `out` is written to once a line, so it should be buffered.
 
 pub mod chapter;
@@ -12,6 +11,7 @@ pub mod list;
 mod mark;
 mod price;
 mod progress;
+mod prose;
 pub mod records;
 pub mod remarks;
 pub mod run;
@@ -34,5 +34,6 @@ pub mod tree;
 mod when;
 
 pub use mark::{Mark, mark};
+pub use prose::{labelled, prose};
 pub use terminal::Terminal;
 pub use when::{ago, lasted};

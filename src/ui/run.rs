@@ -9,6 +9,7 @@ use owo_colors::Style;
 
 use super::line::Line;
 use super::price::{amount, short};
+use super::prose::prose;
 use super::session::SessionView;
 use super::sessions::log_line;
 use super::stamps::{self, Stamps};
@@ -42,7 +43,7 @@ pub struct RunView<W: Write> {
     most_iterations: Option<u32>,
     loop_id: Option<String>,
     /// Where warnings go, if not between everything else.
-    warnings: Option<Box<dyn Write>>,
+    warnings: Option<(Box<dyn Write>, Terminal)>,
 }
 
 /// What the line at the bottom is made of.
@@ -90,8 +91,8 @@ impl<W: Write> RunView<W> {
     }
 
     /// The same with warnings on an output of their own, such as stderr.
-    pub fn warning_on(mut self, warnings: Box<dyn Write>) -> RunView<W> {
-        self.warnings = Some(warnings);
+    pub fn warning_on(mut self, warnings: Box<dyn Write>, terminal: Terminal) -> RunView<W> {
+        self.warnings = Some((warnings, terminal));
         self
     }
 
@@ -103,9 +104,10 @@ impl<W: Write> RunView<W> {
         self.session.close(&mut self.out)?;
         self.out.out.clear()?;
         self.out.flush()?;
-        if let Some(warnings) = &mut self.warnings {
+        if let Some((warnings, terminal)) = &mut self.warnings {
+            let text = prose(&format!("warning: {}", flat(message)), *terminal);
             // A person who has closed stderr does not want to know.
-            let _ = writeln!(warnings, "warning: {}", flat(message));
+            let _ = warnings.write_all(text.as_bytes());
         }
         Ok(())
     }

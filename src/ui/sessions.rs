@@ -7,6 +7,7 @@ use owo_colors::Style;
 
 use super::line::Line;
 use super::price::short;
+use super::prose::prose;
 use super::show::outcome;
 use super::table;
 use super::terminal::Terminal;
@@ -56,7 +57,10 @@ pub fn list(
     table::write(out, headings, flexible, attempts, row, terminal)?;
     match more {
         0 => Ok(()),
-        _ => Line::new(terminal).plain(&format!("and {more} more; --all shows them")).write(out),
+        _ => {
+            let text = format!("and {more} more; --all shows them");
+            out.write_all(prose(&text, terminal).as_bytes())
+        }
     }
 }
 
@@ -70,7 +74,7 @@ pub fn tell_of_verifiers(
     verified.try_for_each(|attempt| {
         let (number, id) = (attempt.number, attempt.id);
         let line = format!("attempt {number} was verified by an agent: ralph logs {id} --verify");
-        Line::new(terminal).plain(&line).write(out)
+        out.write_all(prose(&line, terminal).as_bytes())
     })
 }
 

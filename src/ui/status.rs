@@ -9,6 +9,7 @@ use super::line::Line;
 use super::mark::{Mark, mark};
 use super::price;
 use super::progress::Progress;
+use super::prose::prose;
 use super::terminal::Terminal;
 use super::text::{cut, flat, headline, printable, width, wrap};
 use super::tree::names;
@@ -86,8 +87,7 @@ pub fn write(out: &mut dyn Write, overview: &Overview<'_>, terminal: Terminal) -
         screen.answers(State::Failed, "Failed")?;
     }
     screen.features()?;
-    screen.activity()?;
-    screen.last_run()
+    screen.footer()
 }
 
 struct Screen<'a> {
@@ -255,36 +255,33 @@ impl Screen<'_> {
         self.more(features.len())
     }
 
-    fn activity(&mut self) -> io::Result<()> {
+    /// What was spent, when something last happened, and how the last run stands.
+    fn footer(&mut self) -> io::Result<()> {
         let cost = price::total(self.overview.costs).map(|total| format!("cost {total}"));
         let last = self.overview.last_activity;
         let last = last.map(|at| format!("last activity {}", ago(self.overview.now.since(at))));
-        let said: Vec<String> = cost.into_iter().chain(last).collect();
+        let activity: Vec<String> = cost.into_iter().chain(last).collect();
+        let activity = Some(activity.join(", ")).filter(|said| !said.is_empty());
+        let said: Vec<String> = activity.into_iter().chain(self.last_run()).collect();
         if said.is_empty() {
             return Ok(());
         }
         self.blank()?;
-        self.footer(&said.join(", "))
+        wrap(&said.join("\n"), self.terminal.columns()).iter().try_for_each(|line| {
+            Line::new(self.terminal).push(line, Style::new().dimmed()).write(self.out)
+        })
     }
 
-    fn last_run(&mut self) -> io::Result<()> {
+    fn last_run(&self) -> Option<String> {
         let now = self.overview.now;
-        let said = match self.overview.last_run {
-            None => return Ok(()),
-            Some(LastRun::Going { since }) => {
+        Some(match self.overview.last_run? {
+            LastRun::Going { since } => {
                 format!("a run has been going on for {}", lasted(now.since(since)))
             }
-            Some(LastRun::Ended { at, why }) => {
+            LastRun::Ended { at, why } => {
                 format!("the last run ended {}: {}", ago(now.since(at)), headline(why))
             }
-            Some(LastRun::Killed) => "the last run was killed; `ralph run` goes on".to_owned(),
-        };
-        self.footer(&said)
-    }
-
-    fn footer(&mut self, words: &str) -> io::Result<()> {
-        wrap(words, self.terminal.columns()).iter().try_for_each(|line| {
-            Line::new(self.terminal).push(line, Style::new().dimmed()).write(self.out)
+            LastRun::Killed => "the last run was killed; `ralph run` goes on".to_owned(),
         })
     }
 
@@ -366,7 +363,7 @@ impl Screen<'_> {
     }
 
     fn say(&mut self, words: &str) -> io::Result<()> {
-        Line::new(self.terminal).plain(words).write(self.out)
+        self.out.write_all(prose(words, self.terminal).as_bytes())
     }
 
     fn blank(&mut self) -> io::Result<()> {

@@ -239,7 +239,7 @@ fn prompts_can_be_replaced_and_a_wrong_placeholder_is_named() {
     project.write(".ralph/prompts/feature_spec.md", "Ask about\n{{nmae}}.\n");
     let (code, screen) = finish(&project, &spec(&project, "say never"));
     assert_eq!(code, 1, "{screen}");
-    let screen = screen.replace('\n', "");
+    let screen = screen.replace('\n', " ");
     assert!(
         screen.contains("feature_spec.md`: line 2: there is no placeholder `{{nmae}}`"),
         "{screen}"

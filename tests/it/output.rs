@@ -193,3 +193,34 @@ fn deleting_asks_on_a_terminal_and_does_as_it_is_told() {
     assert!(agreed.stdout().contains(&format!("deleted {task}")), "{agreed:?}");
     project.ralph(["task", "show", &task]).fails(1);
 }
+
+#[test]
+fn prose_is_broken_between_words_on_a_narrow_terminal() {
+    let project = Project::new();
+    let commands: &[&[&str]] = &[
+        &["init"],
+        &["status"],
+        &["doctor"],
+        &["task", "show", "t-zzz"],
+        &["run", "--max-cost", "x"],
+        &["run", "--strategy", "cheap"],
+        &["run", "--yes", "--agent", "./nope"],
+    ];
+    for arguments in commands {
+        let said = |columns: Option<&str>| {
+            let mut command = project.ralph_command(*arguments);
+            columns.map(|columns| command.env("COLUMNS", columns));
+            let output = project.run(command, None);
+            format!("{}{}", output.stdout(), output.stderr())
+        };
+        let (wide, narrow) = (said(None), said(Some("40")));
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let is_long = |word: &String| word.chars().count() > 38;
+        // A path may be too long for any line.
+        if !words(&wide).iter().any(is_long) {
+            assert_eq!(words(&narrow), words(&wide), "{arguments:?}");
+        }
+        let longest = narrow.lines().map(|line| line.chars().count()).max();
+        assert!(longest <= Some(40), "{arguments:?}: {narrow}");
+    }
+}

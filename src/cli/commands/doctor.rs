@@ -20,7 +20,7 @@ use crate::hint::{hint_of, quoted};
 use crate::settings::Backend;
 use crate::store::{self, Store};
 use crate::ui::json::Array;
-use crate::ui::text::printable;
+use crate::ui::{Terminal, labelled};
 
 /// One thing that was looked at.
 #[derive(Debug, Serialize)]
@@ -77,24 +77,24 @@ pub(super) fn run(args: &DoctorArgs, setup: &Setup, out: &mut dyn Write) -> Resu
         array.end()?;
     } else {
         for check in &checks {
-            write_check(out, check)?;
+            out.write_all(in_words(check, setup.terminal()).as_bytes())?;
         }
     }
     let broken = checks.iter().any(|check| check.result == Verdict::Error);
     Ok(if broken { Exit::Error } else { Exit::Done })
 }
 
-fn write_check(out: &mut dyn Write, check: &Check) -> Result<()> {
+fn in_words(check: &Check, terminal: Terminal) -> String {
     let mark = match check.result {
         Verdict::Ok => "ok     ",
         Verdict::Warning => "warning",
         Verdict::Error => "error  ",
     };
-    writeln!(out, "{mark}  {:<9} {}", check.name, printable(&check.detail))?;
+    let mut text = labelled(&format!("{mark}  {:<9} ", check.name), &check.detail, terminal);
     if let Some(hint) = &check.hint {
-        writeln!(out, "{:19}hint: {}", "", printable(hint))?;
+        text.push_str(&labelled(&" ".repeat(19), &format!("hint: {hint}"), terminal));
     }
-    Ok(())
+    text
 }
 
 fn check_project(setup: &Setup) -> Check {

@@ -7,6 +7,7 @@ use anyhow::Result;
 use crate::cli::exit::Exit;
 use crate::cli::setup::Setup;
 use crate::project::{Made, Project};
+use crate::ui::prose;
 
 pub(super) fn run(hooks: bool, setup: &Setup, out: &mut dyn Write) -> Result<Exit> {
     let (project, mut made) = Project::init(&setup.directory()?)?;
@@ -21,6 +22,7 @@ pub(super) fn run(hooks: bool, setup: &Setup, out: &mut dyn Write) -> Result<Exi
         };
         writeln!(out, "{what:<width$}  {how}")?;
     }
-    writeln!(out, "\nNext: ralph feature spec NAME, or ralph task add TITLE; then ralph run")?;
+    let next = "Next: ralph feature spec NAME, or ralph task add TITLE; then ralph run";
+    write!(out, "\n{}", prose(next, setup.terminal()))?;
     Ok(Exit::Done)
 }

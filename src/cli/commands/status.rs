@@ -13,8 +13,8 @@ use crate::dag::{Billing, Kind, RunId, SessionKind, Snapshot, State, TaskId};
 use crate::process::Holder;
 use crate::store::{Activity, LastRun};
 use crate::time::Timestamp;
-use crate::ui::json;
 use crate::ui::status::{self, Overview, Running};
+use crate::ui::{json, prose};
 
 #[derive(Serialize)]
 struct StatusView {
@@ -84,7 +84,8 @@ pub(super) fn run(setup: &Setup, json: bool, out: &mut dyn Write) -> Result<Exit
     status::write(out, &overview, setup.terminal())?;
     // With RALPH_DB there may be no project here.
     if setup.project().is_ok_and(|project| project.pause().exists()) {
-        writeln!(out, "paused: runs here wait for `ralph resume`")?;
+        let text = prose("paused: runs here wait for `ralph resume`", setup.terminal());
+        out.write_all(text.as_bytes())?;
     }
     Ok(Exit::Done)
 }
