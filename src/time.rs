@@ -1,4 +1,5 @@
-//! Points in time as they are stored and shown: UTC, milliseconds, one format that sorts as text.
+//! Points in time. They are stored, and printed for programs, in UTC, with milliseconds, in one format that sorts as
+//! text; a person reads them in the local zone.
 
 mod duration;
 
@@ -6,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use chrono::{DateTime, Datelike, NaiveDate, SubsecRound, Timelike, Utc};
+use chrono::{DateTime, Datelike, NaiveDate, SubsecRound, TimeZone, Timelike, Utc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 pub use duration::parse_duration;
@@ -48,6 +49,64 @@ impl Timestamp {
     pub fn since(self, earlier: Timestamp) -> Duration {
         (self.0 - earlier.0).to_std().unwrap_or_default()
     }
+
+    /// As a person reads it: `02:24:16`, or `2026-11-16 02:24:16` if that is not today.
+    pub fn to_the_second(self) -> String {
+        shown(self, today(), &zone(), Precision::Second)
+    }
+
+    /// As a person reads it who knows the day: `02:24:16`.
+    pub fn clock(self) -> String {
+        shown(self, self, &zone(), Precision::Second)
+    }
+
+    /// As a person reads it: `02:24`, or `2026-11-16 02:24` if that is not today.
+    pub fn to_the_minute(self) -> String {
+        shown(self, today(), &zone(), Precision::Minute)
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Precision {
+    Second,
+    Minute,
+}
+
+/// A moment in a zone, with the day if it is not the same as that of `now`.
+fn shown(at: Timestamp, now: Timestamp, zone: &impl TimeZone, precision: Precision) -> String {
+    let (at, now) =
+        (at.0.with_timezone(zone).naive_local(), now.0.with_timezone(zone).naive_local());
+    let mut text = String::new();
+    if at.date() != now.date() {
+        text = format!("{:04}-{:02}-{:02} ", at.year(), at.month(), at.day());
+    }
+    text.push_str(&format!("{:02}:{:02}", at.hour(), at.minute()));
+    if let Precision::Second = precision {
+        text.push_str(&format!(":{:02}", at.second()));
+    }
+    text
+}
+
+#[cfg(not(test))]
+fn zone() -> impl TimeZone {
+    chrono::Local
+}
+
+#[cfg(not(test))]
+fn today() -> Timestamp {
+    Timestamp::now()
+}
+
+/// The zone of all unit tests.
+#[cfg(test)]
+fn zone() -> impl TimeZone {
+    chrono::FixedOffset::east_opt(3600).expect("an hour is less than a day")
+}
+
+/// The day of all unit tests.
+#[cfg(test)]
+fn today() -> Timestamp {
+    "2026-11-16T12:00:00.000Z".parse().expect("it is in our format")
 }
 
 impl fmt::Display for Timestamp {
@@ -178,6 +237,27 @@ mod tests {
         let later = now.plus(Duration::from_secs(60));
         assert_eq!(later.since(now), Duration::from_secs(60));
         assert_eq!(now.since(later), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_person_reads_the_local_time_and_the_day_unless_it_is_today() {
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        let zone = chrono::FixedOffset::west_opt(5 * 3600).unwrap();
+        for (time, now, second, minute) in [
+            ("2026-11-16T12:24:16.123Z", "2026-11-16T23:00:00.000Z", "07:24:16", "07:24"),
+            // The day is that of the zone.
+            ("2026-11-17T02:24:16.000Z", "2026-11-16T23:00:00.000Z", "21:24:16", "21:24"),
+            (
+                "2026-11-16T02:24:16.000Z",
+                "2026-11-16T23:00:00.000Z",
+                "2026-11-15 21:24:16",
+                "2026-11-15 21:24",
+            ),
+        ] {
+            let shown = |precision| shown(at(time), at(now), &zone, precision);
+            assert_eq!(shown(Precision::Second), second);
+            assert_eq!(shown(Precision::Minute), minute);
+        }
     }
 
     #[test]

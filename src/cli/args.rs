@@ -273,7 +273,7 @@ pub(super) struct ShowArgs {
     /// What to print
     #[arg(long, value_enum, default_value_t = RunFormat::Text)]
     pub(super) format: RunFormat,
-    /// Put the time (UTC) before each line of text
+    /// Put the time before each line of text
     #[arg(long)]
     pub(super) timestamps: bool,
 }

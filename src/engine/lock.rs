@@ -48,7 +48,7 @@ impl fmt::Display for TreeHeld {
         write!(f, "another run is working in `{}`", self.root.display())?;
         match &self.holder {
             Some(Holder { pid, run, since }) => {
-                write!(f, ": run {run}, process {pid}, since {since}")
+                write!(f, ": run {run}, process {pid}, since {}", since.to_the_second())
             }
             None => Ok(()),
         }
@@ -111,7 +111,7 @@ mod tests {
         first.sign(run, Timestamp::from_epoch(1_794_798_343).unwrap());
         let held = take().unwrap_err().to_string();
         let pid = std::process::id();
-        let who = format!(": run r-3f9a01, process {pid}, since 2026-11-16T03:05:43.000Z");
+        let who = format!(": run r-3f9a01, process {pid}, since 04:05:43");
         assert!(held.ends_with(&who), "{held}");
         drop(first);
         assert!(!note.exists());

@@ -17,7 +17,7 @@ use super::status_line::StatusLine;
 use super::summary;
 use super::terminal::Terminal;
 use super::text::{flat, printable_lines, wrap};
-use super::when::{lasted, moment};
+use super::when::lasted;
 use crate::dag::{Billing, Outcome, ReasonKind, Status};
 use crate::event::{
     Activity, AgentEvent, Diff, Event, IterationEnd, IterationStart, RunCommand, Stamped, Start,
@@ -312,7 +312,7 @@ impl<W: Write> RunView<W> {
             }
             Activity::Waiting { until } => line
                 .push("◷ waiting for the API until ", Style::new().yellow())
-                .plain(&format!("{}, {} left", moment(*until), countdown(until.since(now)))),
+                .plain(&format!("{}, {} left", until.to_the_second(), countdown(until.since(now)))),
             Activity::Paused => {
                 line.push("‖ paused", Style::new().yellow()).plain("; p or `ralph resume` goes on")
             }
@@ -386,7 +386,7 @@ impl<W: Write> View for RunView<W> {
                 let text = format!(
                     "{}; waiting until {} ({})",
                     wait.reason,
-                    moment(wait.until),
+                    wait.until.to_the_second(),
                     lasted(Duration::from_secs(wait.seconds))
                 );
                 self.labelled("wait", Style::new().yellow(), &text)?;

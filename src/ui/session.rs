@@ -13,7 +13,6 @@ use super::price::amount;
 use super::terminal::Terminal;
 use super::text::{headline, printable_lines, width};
 use super::tool;
-use super::when::moment;
 use crate::dag::Billing;
 use crate::event::{AgentEvent, Finished, LimitStatus, RateLimit, Speaker};
 use crate::time::Timestamp;
@@ -250,7 +249,8 @@ impl SessionView {
             LimitStatus::Rejected => "the usage limit is reached until",
         };
         let resets = limit.resets_at.and_then(Timestamp::from_epoch);
-        let resets = resets.map_or(" an unknown time".to_owned(), |at| format!(" {}", moment(at)));
+        let resets =
+            resets.map_or(" an unknown time".to_owned(), |at| format!(" {}", at.to_the_second()));
         let window = limit.window.as_deref().map_or(String::new(), |it| format!(" ({it})"));
         self.remark(out, &format!("{how}{resets}{window}"))
     }

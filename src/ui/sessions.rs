@@ -12,7 +12,7 @@ use super::show::outcome;
 use super::table;
 use super::terminal::Terminal;
 use super::text::{headline, printable};
-use super::when::{lasted, minute};
+use super::when::lasted;
 use crate::dag::Attempt;
 use crate::time::Timestamp;
 
@@ -42,7 +42,7 @@ pub fn list(
             (attempt.task.to_string(), dim),
             (attempt.number.to_string(), plain),
             (word.to_owned(), style),
-            (minute(attempt.started_at), plain),
+            (attempt.started_at.to_the_minute(), plain),
             (lasted(end.since(attempt.started_at)), plain),
             (attempt.cost_usd.map_or(String::new(), |cost| short(cost, 2, attempt.billing)), plain),
             (attempt.model.clone().unwrap_or_default(), plain),
@@ -146,14 +146,14 @@ mod tests {
         let now = Timestamp::from_epoch(1_794_798_010).unwrap();
         let list = |terminal| written(|out| list(out, &attempts, 0, now, terminal));
         insta::assert_snapshot!(list(PIPE), @"
-        ATTEMPT   TASK      #  OUTCOME  BEGAN              TIME   COST   MODEL   REASON             LOG
-        a-100000  t-700000  1  failed   2026-11-16 03:00Z  1 min  $0.12  sonnet  There is no test.  /tmp/ralph/logs/shop/1.log
-        a-200000  t-700000  2  running  2026-11-16 03:00Z  10 s          sonnet                     /tmp/ralph/logs/shop/2.log
+        ATTEMPT   TASK      #  OUTCOME  BEGAN  TIME   COST   MODEL   REASON             LOG
+        a-100000  t-700000  1  failed   04:00  1 min  $0.12  sonnet  There is no test.  /tmp/ralph/logs/shop/1.log
+        a-200000  t-700000  2  running  04:00  10 s          sonnet                     /tmp/ralph/logs/shop/2.log
         ");
         insta::assert_snapshot!(list(columns(80)), @"
-        ATTEMPT   TASK      #  OUTCOME  BEGAN              TIME   COST   MODEL
-        a-100000  t-700000  1  failed   2026-11-16 03:00Z  1 min  $0.12  sonnet
-        a-200000  t-700000  2  running  2026-11-16 03:00Z  10 s          sonnet
+        ATTEMPT   TASK      #  OUTCOME  BEGAN  TIME   COST   MODEL
+        a-100000  t-700000  1  failed   04:00  1 min  $0.12  sonnet
+        a-200000  t-700000  2  running  04:00  10 s          sonnet
         ");
     }
 

@@ -11,7 +11,7 @@ use super::price::short;
 use super::progress::Progress;
 use super::terminal::Terminal;
 use super::text::{printable, printable_lines, width, wrap};
-use super::when::{ago, lasted, moment};
+use super::when::{ago, lasted};
 use crate::dag::{Attempt, Kind, LogEntry, LogEvent, Outcome, Snapshot, State, Task};
 use crate::time::Timestamp;
 
@@ -60,8 +60,7 @@ pub fn log(out: &mut dyn Write, entries: &[LogEntry], terminal: Terminal) -> io:
     if entries.is_empty() {
         return Line::new(terminal).plain("nothing was noted yet").write(out);
     }
-    let mut page = Page { out, terminal };
-    entries.iter().try_for_each(|entry| page.entry(entry, 0))
+    Page { out, terminal }.entries(entries, 0)
 }
 
 struct Page<'a> {
@@ -187,12 +186,19 @@ impl Page<'_> {
 
     fn log(&mut self, detail: &Detail<'_>) -> io::Result<()> {
         let entries = self.latest("Log", detail.log)?;
-        entries.iter().try_for_each(|entry| self.entry(entry, 2))
+        self.entries(entries, 2)
     }
 
-    fn entry(&mut self, entry: &LogEntry, indent: usize) -> io::Result<()> {
+    fn entries(&mut self, entries: &[LogEntry], indent: usize) -> io::Result<()> {
+        let widest = entries.iter().map(|entry| entry.at.to_the_second().len()).max().unwrap_or(0);
+        entries.iter().try_for_each(|entry| self.entry(entry, indent, widest))
+    }
+
+    /// Writes an entry whose time takes `widest` columns.
+    fn entry(&mut self, entry: &LogEntry, indent: usize, widest: usize) -> io::Result<()> {
         let mut line = Line::new(self.terminal);
-        line.skip(indent).push(&moment(entry.at), Style::new().dimmed()).skip(2);
+        let time = format!("{:>widest$}", entry.at.to_the_second());
+        line.skip(indent).push(&time, Style::new().dimmed()).skip(2);
         let column = line.column();
         line.push(entry.event.name(), event_style(entry.event)).at(column + "blocked".len() + 2);
         let column = line.column();
@@ -266,7 +272,7 @@ fn state(detail: &Detail<'_>) -> String {
             format!("{word}, a group with {} done", inside.fraction())
         }
         (Kind::Work, Some(at)) if snapshot.graph.nodes()[detail.index].deferred => {
-            format!("{word}, not before {}", moment(at))
+            format!("{word}, not before {}", at.to_the_second())
         }
         (Kind::Work, _) if snapshot.state(detail.index) == State::Waiting && is_stuck => {
             format!("{word}, and can't go on without you")
@@ -425,13 +431,13 @@ mod tests {
           2  running  opus    30 min
 
         Log
-          2026-11-16 10:00:00Z  note     person
+          11:00:00  note     person
             Use the tokenizer that is there
                 and test it
-          2026-11-16 11:00:00Z  failed   a-000001
+          12:00:00  failed   a-000001
             the tests do not pass: \u{1b}]0;title\u{7} in
             src/mail.rs, and there is more to say
-          2026-11-16 12:00:00Z  reset    person
+          13:00:00  reset    person
         ");
         assert_snapshot!(page(&sample, &task, 4, columns(100)), @r"
         ○ Reset a forgotten password by mail, with a token that expires
@@ -458,11 +464,11 @@ mod tests {
           2  running  opus    30 min
 
         Log
-          2026-11-16 10:00:00Z  note     person    Use the tokenizer that is there
-                                                       and test it
-          2026-11-16 11:00:00Z  failed   a-000001  the tests do not pass: \u{1b}]0;title\u{7} in
-                                                   src/mail.rs, and there is more to say
-          2026-11-16 12:00:00Z  reset    person
+          11:00:00  note     person    Use the tokenizer that is there
+                                           and test it
+          12:00:00  failed   a-000001  the tests do not pass: \u{1b}]0;title\u{7} in src/mail.rs, and there
+                                       is more to say
+          13:00:00  reset    person
         ");
     }
 
@@ -491,7 +497,7 @@ mod tests {
         assert_snapshot!(show(12), @r"
         ○ Try again later
           id         t-000012
-          state      waiting, not before 2026-11-16 12:05:00Z
+          state      waiting, not before 13:05:00
           created    3 h ago
         ");
     }
@@ -544,34 +550,34 @@ mod tests {
                      … and 1 more
 
         Log  2 earlier not shown
-          2026-11-16 12:00:00Z  reset    person
-          2026-11-16 12:00:00Z  reset    person
-          2026-11-16 12:00:00Z  reset    person
-          2026-11-16 12:00:00Z  reset    person
-          2026-11-16 12:00:00Z  reset    person
-          2026-11-16 12:00:00Z  reset    person
-          2026-11-16 12:00:00Z  reset    person
-          2026-11-16 12:00:00Z  reset    person
+          13:00:00  reset    person
+          13:00:00  reset    person
+          13:00:00  reset    person
+          13:00:00  reset    person
+          13:00:00  reset    person
+          13:00:00  reset    person
+          13:00:00  reset    person
+          13:00:00  reset    person
         ");
     }
 
     #[test]
     fn a_log_has_its_messages_beside_or_below() {
         assert_snapshot!(written(|out| log(out, &entries(), columns(60))), @r"
-        2026-11-16 10:00:00Z  note     person
+        11:00:00  note     person
           Use the tokenizer that is there
               and test it
-        2026-11-16 11:00:00Z  failed   a-000001
+        12:00:00  failed   a-000001
           the tests do not pass: \u{1b}]0;title\u{7} in src/mail.rs,
           and there is more to say
-        2026-11-16 12:00:00Z  reset    person
+        13:00:00  reset    person
         ");
         assert_snapshot!(written(|out| log(out, &entries(), columns(100))), @r"
-        2026-11-16 10:00:00Z  note     person    Use the tokenizer that is there
-                                                     and test it
-        2026-11-16 11:00:00Z  failed   a-000001  the tests do not pass: \u{1b}]0;title\u{7} in src/mail.rs,
-                                                 and there is more to say
-        2026-11-16 12:00:00Z  reset    person
+        11:00:00  note     person    Use the tokenizer that is there
+                                         and test it
+        12:00:00  failed   a-000001  the tests do not pass: \u{1b}]0;title\u{7} in src/mail.rs, and there is
+                                     more to say
+        13:00:00  reset    person
         ");
         assert_snapshot!(written(|out| log(out, &[], PIPE)), @"nothing was noted yet");
     }

@@ -33,8 +33,7 @@ impl<W: Write> Write for Stamps<W> {
                     self.out.write_all(b"\r\x1b[2K")?;
                 }
                 if self.at_line_start && self.wanted {
-                    let now = Timestamp::now().to_string();
-                    write!(self.out, "{} ", &now["2026-11-16T".len()..][..8])?;
+                    write!(self.out, "{} ", Timestamp::now().clock())?;
                 }
                 self.out.write_all(line)?;
                 self.at_line_start = line.ends_with(b"\n");

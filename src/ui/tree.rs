@@ -9,7 +9,6 @@ use super::mark::mark;
 use super::progress::Progress;
 use super::terminal::Terminal;
 use super::text::{cut, flat, headline, pad, printable, width};
-use super::when::moment;
 use crate::dag::{Kind, Snapshot, State};
 
 /// What a title keeps before an indent or a note takes it.
@@ -105,7 +104,7 @@ fn note(snapshot: &Snapshot, task: usize, holders: &[usize], room: usize, title:
         }
         State::Waiting => match summary.not_before {
             Some(at) if snapshot.graph.nodes()[task].deferred && most >= LEGIBLE => {
-                cut(&format!("not before {}", moment(at)), most).into_owned()
+                cut(&format!("not before {}", at.to_the_second()), most).into_owned()
             }
             Some(_) | None => String::new(),
         },
@@ -200,7 +199,7 @@ mod tests {
         ○ Newsletter  t-000009  waits for t-000008
         ? Choose a database  t-000010  SQLite or Postgres? Both are in production already, and I can't tell which.
         ○ Ship it  t-000011  waits for t-000007, t-000009 +1
-        ○ Try again later  t-000012  not before 2026-11-16 12:05:00Z
+        ○ Try again later  t-000012  not before 13:05:00
         ● \u{1b}[31mred\u{202e}desrever "quoted" <b>  t-000013
         ○ Documentation  t-000014  empty
         "#);
@@ -221,7 +220,7 @@ mod tests {
         ○ Newsletter  t-000009  waits for t-000008
         ? Choose a database  t-000010  SQLite or Postgres? Both are…
         ○ Ship it  t-000011  waits for t-000007, t-000009 +1
-        ○ Try again later  t-000012  not before 2026-11-16 12:05:00Z
+        ○ Try again later  t-000012  not before 13:05:00
         ● \u{1b}[31mred\u{202e}desrever "quoted" <b>  t-000013
         ○ Documentation  t-000014  empty
         "#);
@@ -238,7 +237,7 @@ mod tests {
         ○ Newsletter  t-000009  waits for t-000008
         ? Choose a database  t-000010  SQLite or Postgres? Both are in production already, and I can't tell…
         ○ Ship it  t-000011  waits for t-000007, t-000009 +1
-        ○ Try again later  t-000012  not before 2026-11-16 12:05:00Z
+        ○ Try again later  t-000012  not before 13:05:00
         ● \u{1b}[31mred\u{202e}desrever "quoted" <b>  t-000013
         ○ Documentation  t-000014  empty
         "#);

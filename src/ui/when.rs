@@ -1,8 +1,6 @@
-//! Times as a person would say them.
+//! Spans of time as a person would say them. Points in time are shown by `Timestamp` itself.
 
 use std::time::Duration;
-
-use crate::time::Timestamp;
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
@@ -29,19 +27,6 @@ pub fn lasted(duration: Duration) -> String {
         },
         seconds => days(seconds),
     }
-}
-
-/// A moment without the fraction of its second.
-pub(super) fn moment(at: Timestamp) -> String {
-    let text = at.to_string().replace('T', " ");
-    let (whole, _) = text.split_once('.').expect("a time is written with its milliseconds");
-    format!("{whole}Z")
-}
-
-/// A moment without its seconds.
-pub(super) fn minute(at: Timestamp) -> String {
-    let text = at.to_string().replace('T', " ");
-    format!("{}Z", &text[.."2026-11-16 02:24".len()])
 }
 
 fn days(seconds: u64) -> String {
@@ -71,12 +56,5 @@ mod tests {
             assert_eq!(ago(Duration::from_secs(seconds)), past);
             assert_eq!(lasted(Duration::from_secs(seconds)), span);
         }
-    }
-
-    #[test]
-    fn a_moment_is_shown_to_the_second_or_to_the_minute() {
-        let at = "2026-11-16T02:24:16.123Z".parse().unwrap();
-        assert_eq!(moment(at), "2026-11-16 02:24:16Z");
-        assert_eq!(minute(at), "2026-11-16 02:24Z");
     }
 }

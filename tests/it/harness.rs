@@ -86,6 +86,8 @@ impl Project {
             .env("TMPDIR", self.base.join("tmp"))
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
             .env("LANG", "C.UTF-8")
+            // An hour ahead of UTC, so that a test sees in which zone a time is shown.
+            .env("TZ", "TST-1")
             .envs(["AUTHOR", "COMMITTER"].into_iter().flat_map(|who| {
                 [
                     (format!("GIT_{who}_NAME"), "Test"),

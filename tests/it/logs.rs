@@ -34,11 +34,13 @@ fn the_sessions_of_a_task_are_listed_with_what_came_of_them() {
     let (project, task) = worked();
     let list = project.ralph(["logs", &task]).ok();
     insta::assert_snapshot!(project.masked(&list), @"
-    ATTEMPT   TASK      #  OUTCOME  BEGAN              TIME   COST   MODEL  LOG
-    [A]  [B]  1  failed   2026-11-16 02:00Z  1 min  $0.25  opus   [ROOT]/1.log
-    [C]  [B]  2  done     2026-11-16 02:00Z  1 min  $0.25  opus   [ROOT]/2.log
+    ATTEMPT   TASK      #  OUTCOME  BEGAN             TIME   COST   MODEL  LOG
+    [A]  [B]  1  failed   2026-11-16 03:00  1 min  $0.25  opus   [ROOT]/1.log
+    [C]  [B]  2  done     2026-11-16 03:00  1 min  $0.25  opus   [ROOT]/2.log
     ");
-    assert_eq!(project.ralph(["logs", &task, "--json"]).json()[1]["outcome"], "done");
+    let last = project.ralph(["logs", &task, "--json"]).json()[1].clone();
+    assert_eq!(last["outcome"], "done");
+    assert_eq!(last["started_at"], "2026-11-16T02:00:00.000Z", "a program reads UTC");
     let latest = project.ralph(["logs", "--json"]).json();
     let numbers: Vec<&Value> = latest.as_array().unwrap().iter().map(|it| &it["number"]).collect();
     assert_eq!(numbers, [2, 1], "the newest comes first");

@@ -134,9 +134,11 @@ fn a_subagent_stands_behind_a_bar_of_its_own() {
 
 #[test]
 fn a_usage_limit_says_until_when() {
-    insta::assert_snapshot!(shown("limit_rejected_5h", NARROW), @"
+    let resets = ralph::time::Timestamp::from_epoch(1_794_798_343).unwrap().to_the_second();
+    let shown = shown("limit_rejected_5h", NARROW).replace(&resets, "2026-11-16 03:05:43");
+    insta::assert_snapshot!(shown, @"
     claude-sonnet-5-5
-    ! the usage limit is reached until 2026-11-16 03:05:43Z (fi…
+    ! the usage limit is reached until 2026-11-16 03:05:43 (fiv…
     You've hit your 5-hour limit · resets 3:05am (UTC)
     ✗ API error 429  0.2 s  ≈ $0.0000 at API prices  1 turn
     ");

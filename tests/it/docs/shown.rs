@@ -184,7 +184,7 @@ fn id_in(text: &str) -> Option<String> {
 fn moment(text: &str) -> Option<usize> {
     const PATTERNS: [&str; 7] = [
         "0000-00-00T00:00:00.000Z",
-        "0000-00-00 00:00:00Z",
+        "0000-00-00 00:00:00",
         "0000-00-00 00:00",
         "0000-00-00",
         "00:00:00",
@@ -249,8 +249,8 @@ mod tests {
         check("t_t88cet --> t_2cm22q", "t_000001 --> t_000002", true);
         check("✓ 84.0 s  $0.2100  12 turns", "✓ 0.1 s  $0.0000  12 turns", true);
         check(
-            "done in 2 h 5 min at 2026-11-16 02:24:16Z",
-            "done in 3 s at 2027-01-01 00:00:00Z",
+            "done in 2 h 5 min at 2026-11-16 02:24:16",
+            "done in 3 s at 2027-01-01 00:00:00",
             true,
         );
         check("log 20261117203223300-a-f76135.log", "log 20270101000000000-a-000000.log", true);
