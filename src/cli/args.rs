@@ -8,7 +8,7 @@ use super::exit;
 use super::values::{count, duration, ordinal, priority, seconds, usd};
 use crate::time::{NoStart, Timestamp, parse_not_before};
 
-/// Turns a feature into a DAG of tasks and has Claude Code work it, unattended.
+/// Turns a feature into a DAG of tasks and has Claude Code work through it, unattended.
 #[derive(Debug, Parser)]
 #[command(
     version,
@@ -21,7 +21,7 @@ pub(super) struct Cli {
     #[arg(long, global = true, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
 
-    /// The program to start as agent, instead of claude; a command line is split like a shell does
+    /// The program to start as the agent instead of claude; a command line is split as in a shell
     #[arg(long, global = true, value_name = "PROGRAM")]
     pub(super) agent: Option<String>,
 
@@ -82,19 +82,19 @@ pub(super) enum Command {
     Logs {
         /// A task or an attempt
         id: Option<String>,
-        /// Which attempt on the task
+        /// Which attempt at the task
         #[arg(value_parser = ordinal, allow_negative_numbers = true)]
         number: Option<u32>,
-        /// List at most N sessions, the latest ones [default: 20, with --json or of one task all]
+        /// List at most N sessions, the latest ones [default: 20; all with --json or for one task]
         #[arg(short = 'n', long, value_name = "N", value_parser = count, allow_negative_numbers = true, conflicts_with_all = ["number", "raw"])]
         limit: Option<u32>,
         /// List all sessions
         #[arg(long, conflicts_with_all = ["number", "raw", "limit"])]
         all: bool,
-        /// Print the raw log instead; of a task, that of its last session
+        /// Print the raw log instead; for a task, that of its last session
         #[arg(long, requires = "id", conflicts_with = "json")]
         raw: bool,
-        /// Show the session that verified it instead; of a task, that of its last session
+        /// Show the session that verified it instead; for a task, that of its last session
         #[arg(long, requires = "id", conflicts_with_all = ["limit", "all", "json"])]
         verify: bool,
         #[command(flatten)]
@@ -119,10 +119,10 @@ pub(super) enum Command {
     Doctor(DoctorArgs),
     /// Watch a small project go from plan to done, with a script in place of Claude
     ///
-    /// Takes some 15 seconds and costs nothing: a project in a directory for temporary files is planned,
+    /// Takes about 15 seconds and costs nothing: a project in a directory for temporary files is planned,
     /// built into tasks and worked on, by this program as it works with Claude.
     Demo {
-        /// Leave the project there, to look at and to play with
+        /// Keep the project, so that you can look around in it
         #[arg(long)]
         keep: bool,
     },
@@ -164,13 +164,13 @@ pub(super) struct RunArgs {
     /// Ignore the model that an agent asks for with <next-model>
     #[arg(long)]
     pub(super) model_lock: bool,
-    /// How often a failed task is tried again, unless the task says so itself
+    /// How often to retry a failed task that has no limit of its own
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     pub(super) max_retries: Option<u32>,
     /// Do not have a second agent check what is said to be done
     #[arg(long)]
     pub(super) no_verify: bool,
-    /// Do not try the commands of [verify] before the first session
+    /// Do not run the [verify] commands before the first session
     #[arg(long)]
     pub(super) no_baseline: bool,
     /// Work in a tree with uncommitted changes, which an agent may commit or overwrite
@@ -267,7 +267,7 @@ pub(super) struct LoopArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct ShowArgs {
-    /// Never ask anything, and need no terminal
+    /// Never ask questions, and need no terminal
     #[arg(short = 'H', long)]
     pub(super) headless: bool,
     /// What to print
@@ -283,23 +283,23 @@ pub(super) struct PtyArgs {
     /// Give Claude a terminal of its own, see its own screen, and type into it
     #[arg(long, conflicts_with = "no_pty")]
     pub(super) pty: bool,
-    /// The same, but only to look on
+    /// The same, but read-only: what you type is not passed on
     #[arg(long, conflicts_with = "no_pty")]
     pub(super) observe: bool,
-    /// Do not, even if the settings say so
+    /// Do not use PTY mode, even if the settings say so
     #[arg(long)]
     pub(super) no_pty: bool,
-    /// End a session in that terminal after so many seconds without output or a key; 0: never
+    /// End a session in that terminal after this many seconds without output or a key press; 0: never
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub(super) idle_timeout: Option<u32>,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct SandboxArgs {
-    /// What holds sessions: auto, none, bwrap, landlock, seatbelt or docker
+    /// The sandbox that sessions run in: auto, none, bwrap, landlock, seatbelt or docker
     #[arg(long, value_name = "NAME")]
     pub(super) sandbox: Option<String>,
-    /// Hold sessions by nothing but the list of allowed tools
+    /// Run sessions without a sandbox, restricted only by the list of allowed tools
     #[arg(long, conflicts_with = "sandbox")]
     pub(super) no_sandbox: bool,
     /// Let sessions write here, too: a path, or `aws` (may be repeated)
@@ -354,10 +354,10 @@ pub(super) enum TaskCommand {
         /// Only what can start now, in the order in which it will
         #[arg(long)]
         ready: bool,
-        /// Only those with this status (may be repeated)
+        /// Only tasks with this status (may be repeated)
         #[arg(long, value_enum, value_name = "STATUS")]
         status: Vec<StatusFilter>,
-        /// Only those of this feature
+        /// Only tasks of this feature
         #[arg(long, value_name = "NAME|ID")]
         feature: Option<String>,
         #[command(flatten)]
@@ -402,7 +402,7 @@ pub(super) enum TaskCommand {
         #[arg(short, long)]
         reason: Option<String>,
     },
-    /// Hold a task until a person has answered; of a group, hold everything inside
+    /// Hold a task until a person has answered; for a group, hold everything inside it
     Block {
         /// The task
         id: String,
@@ -468,7 +468,7 @@ pub(super) struct AddArgs {
     /// How often it may be tried again
     #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = count)]
     pub(super) max_retries: Option<u32>,
-    /// Not to be started before: a time (2026-11-16T08:00:00Z), a while from now (2h30m), or `none`
+    /// Do not start it before: a time (2026-11-16T08:00:00Z), a while from now (2h30m), or `none`
     #[arg(long, value_name = "TIME|none", value_parser = not_before)]
     pub(super) not_before: Option<NotBefore>,
     /// Make an empty group, to be given children
@@ -510,7 +510,7 @@ pub(super) struct UpdateArgs {
     /// How often it may be tried again, or `default` for what the settings say
     #[arg(long, allow_negative_numbers = true, value_name = "N|default", group = "change", value_parser = retries)]
     pub(super) max_retries: Option<Retries>,
-    /// Not to be started before: a time (2026-11-16T08:00:00Z), a while from now (2h30m), or `none`
+    /// Do not start it before: a time (2026-11-16T08:00:00Z), a while from now (2h30m), or `none`
     #[arg(long, value_name = "TIME|none", group = "change", value_parser = not_before)]
     pub(super) not_before: Option<NotBefore>,
 }
@@ -551,16 +551,16 @@ pub(super) struct Existing {
     /// Keep the tasks that are there, and add what is missing
     #[arg(long = "continue", conflicts_with = "replace")]
     pub(super) go_on: bool,
-    /// Remove the tasks that are not done before
+    /// Remove the unfinished tasks first
     #[arg(long)]
     pub(super) replace: bool,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct DoctorArgs {
-    /// Remove what is old and of no more use: session logs, salvaged work and directories of sessions
+    /// Remove old session logs, salvaged work and session directories that are no longer needed
     ///
-    /// What is younger than clean.keep_days (30) stays, and so does what belongs to a task that is not done.
+    /// Anything younger than clean.keep_days (30) stays, as does anything of a task that is not done.
     #[arg(long)]
     pub(super) clean: bool,
     /// Do not ask

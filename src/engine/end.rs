@@ -86,7 +86,7 @@ impl fmt::Display for RunEnd {
             RunEnd::Refused(trouble) => write!(f, "{trouble}"),
             RunEnd::RedBaseline { command, how } => write!(
                 f,
-                "`{command}` {how} before any work was done: mend it, or go on with --no-baseline or \
+                "`{command}` {how} before any work was done: fix it, or go on with --no-baseline or \
                  `verify.baseline = \"known-red\"`"
             ),
             RunEnd::Breaker(common) => write!(f, "{common}"),

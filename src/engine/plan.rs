@@ -21,7 +21,7 @@ pub struct Plan {
     pub bounds: Bounds,
     /// How models are chosen.
     pub strategy: Strategy,
-    /// How often a failed task is tried again, unless the task says so itself.
+    /// How often to retry a failed task that has no limit of its own.
     pub max_retries: u32,
     /// How work is checked.
     pub verify: VerifyPlan,

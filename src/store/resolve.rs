@@ -28,14 +28,14 @@ pub(super) fn task(tx: &Transaction<'_>, text: &str) -> Result<Place> {
     match found.as_slice() {
         // What all ids begin with says nothing, even where there is only one.
         [(_, id)] if text == "t-" => Err(anyhow!("`{text}` is the beginning of every id"))
-            .hint(format!("say more of it: {id}")),
+            .hint(format!("type more of it: {id}")),
         [(seq, _)] => Ok(Place::load(tx, *seq)?),
         [] => no_such_task(tx, text),
         several => {
             let ids: Vec<&str> = several.iter().take(SHOWN).map(|(_, id)| id.as_str()).collect();
             let more = if several.len() > SHOWN { ", …" } else { "" };
             Err(anyhow!("`{text}` is the beginning of more than one id"))
-                .hint(format!("say more of it: {}{more}", ids.join(", ")))
+                .hint(format!("type more of it: {}{more}", ids.join(", ")))
         }
     }
 }

@@ -316,7 +316,7 @@ impl<W: Write> RunView<W> {
             Activity::Paused => {
                 line.push("‖ paused", Style::new().yellow()).plain("; p or `ralph resume` goes on")
             }
-            Activity::Idle => line.push("◷ waiting for others", Style::new().yellow()),
+            Activity::Idle => line.push("◷ waiting for other runs", Style::new().yellow()),
             Activity::Between { until } => line
                 .push("◷ next iteration in ", Style::new().yellow())
                 .plain(&lasted(whole_seconds(until.since(now)))),

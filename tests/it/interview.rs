@@ -100,7 +100,7 @@ fn an_interview_that_was_left_goes_on_from_the_draft() {
     let script = format!("save-system {} | save-args {}", system.display(), arguments.display());
     let (code, screen) = finish(&project, &spec(&project, &script));
     assert_eq!(code, 0, "{screen}");
-    assert!(screen.contains(&format!("`{SPEC}` is as it was")), "{screen}");
+    assert!(screen.contains(&format!("`{SPEC}` is unchanged")), "{screen}");
     let system = fs::read_to_string(system).unwrap();
     assert!(system.contains("### The current draft of"), "{system}");
     assert!(system.contains("# Half a spec: größe 東京"), "{system}");

@@ -157,7 +157,7 @@ fn a_session_that_is_not_there_is_said_to_be_missing() {
     hint: `ralph doctor --clean` removes old logs, and an export takes none along
     ");
     let idle = project.add(["Nobody has worked on this"]);
-    insta::assert_snapshot!(said(&["logs", &idle, "--raw"]), @"error: nobody has worked on `[A]` yet");
+    insta::assert_snapshot!(said(&["logs", &idle, "--raw"]), @"error: `[A]` has no sessions yet");
     insta::assert_snapshot!(project.ralph(["logs", &idle]).ok(), @"no sessions yet");
 }
 

@@ -614,7 +614,7 @@ fn without_a_terminal_it_goes_on_as_afk() {
     let project = bare();
     let output = run(&project, &["touch .ralph-complete"], &["1"]);
     assert_code(&output, 0);
-    assert_eq!(output.stderr(), "this is no terminal: going on as with --afk\n");
+    assert_eq!(output.stderr(), "not a terminal: going on as with --afk\n");
 }
 
 #[test]

@@ -92,14 +92,14 @@ fn a_beginning_of_several_ids_is_told_with_the_candidates() {
     lonely.add(["The only one"]);
     insta::assert_snapshot!(lonely.refuses(1, ["task", "delete", "t-", "--yes"]), @"
     error: `t-` is the beginning of every id
-    hint: say more of it: [A]
+    hint: type more of it: [A]
     ");
     let (project, first, second) = pair();
     let said = project.ralph(["task", "done", "t-"]).fails(1);
     let mut both = [first.as_str(), second.as_str()];
     both.sort_unstable();
     let expected = format!(
-        "error: `t-` is the beginning of more than one id\nhint: say more of it: {}",
+        "error: `t-` is the beginning of more than one id\nhint: type more of it: {}",
         both.join(", ")
     );
     assert_eq!(said, expected);
@@ -108,7 +108,7 @@ fn a_beginning_of_several_ids_is_told_with_the_candidates() {
     }
     insta::assert_snapshot!(project.refuses(1, ["task", "done", "t-"]), @r"
     error: `t-` is the beginning of more than one id
-    hint: say more of it: [A], [B], [C], [D], [E], …
+    hint: type more of it: [A], [B], [C], [D], [E], …
     ");
 }
 

@@ -268,7 +268,7 @@ fn doctor_tells_what_works_here_and_what_is_taken() {
     assert_eq!(none["result"], "error");
     let detail = none["detail"].as_str().unwrap();
     assert!(
-        detail.starts_with("the sandbox `bwrap` can't be had: `bwrap` was not found; "),
+        detail.starts_with("the sandbox `bwrap` is not available: `bwrap` was not found; "),
         "{detail}"
     );
     assert_eq!(check("/usr/bin:/bin", "none")["result"], "warning");

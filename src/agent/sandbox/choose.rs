@@ -72,7 +72,7 @@ pub fn choose(settings: &SandboxSettings, here: &Here) -> Result<Choice> {
         named => {
             let name = named.name();
             let sandbox = offer(named, settings, here)
-                .map_err(|why| anyhow!("the sandbox `{name}` can't be had: {why}"))
+                .map_err(|why| anyhow!("the sandbox `{name}` is not available: {why}"))
                 .hint(
                     "`ralph doctor` tells what works here; `--sandbox auto` takes the best of it",
                 )?;
@@ -257,7 +257,7 @@ mod tests {
             assert_eq!(choice.message, format!("{}", backend.name()));
             assert!(choice.sandbox.is_some());
             let error = choose(&asked(backend), &nothing()).unwrap_err();
-            let start = format!("the sandbox `{}` can't be had: ", backend.name());
+            let start = format!("the sandbox `{}` is not available: ", backend.name());
             assert!(error.to_string().starts_with(&start), "{error}");
             assert!(hint_of(&error).is_some());
         }

@@ -104,7 +104,7 @@ fn check_project(setup: &Setup) -> Check {
             [] => Check::ok("project", project.root().display().to_string()),
             missing => Check::warning(
                 "project",
-                format!(".gitignore lacks {}", missing.join(", ")),
+                format!(".gitignore is missing {}", missing.join(", ")),
                 "`ralph init` adds what is missing",
             ),
         },
@@ -113,7 +113,7 @@ fn check_project(setup: &Setup) -> Check {
 
 fn check_settings(setup: &Setup) -> Check {
     match setup.settings() {
-        Ok(_) => Check::ok("settings", "every key is known and has a value that makes sense"),
+        Ok(_) => Check::ok("settings", "all keys are known and all values are valid"),
         Err(error) => Check::failed("settings", &error),
     }
 }
@@ -144,7 +144,7 @@ fn inspect(setup: &Setup, path: &Path) -> Result<Vec<Check>> {
     let mut checks = Vec::new();
     let findings = store.check()?;
     if findings.is_empty() {
-        checks.push(Check::ok("database", "sound, and all that is derived agrees with the facts"));
+        checks.push(Check::ok("database", "intact; derived columns agree with the stored facts"));
     }
     for finding in findings {
         let hint = finding.hint().to_owned();

@@ -106,7 +106,7 @@ impl Selection {
                 Err(anyhow!("`{task}` has no attempt {}", self.number.unwrap_or_default()))
                     .hint(format!("`ralph logs {task}` shows those it has"))
             }
-            None if self.raw || self.verify => Err(anyhow!("nobody has worked on `{task}` yet")),
+            None if self.raw || self.verify => Err(anyhow!("`{task}` has no sessions yet")),
             None => Ok(Found::Several { attempts, more: 0 }),
         }
     }

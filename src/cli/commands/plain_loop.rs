@@ -236,7 +236,7 @@ fn is_passthrough(args: &LoopArgs, setup: &Setup) -> bool {
     }
     let has_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
     if !has_terminal {
-        setup.say("this is no terminal: going on as with --afk");
+        setup.say("not a terminal: going on as with --afk");
     }
     has_terminal
 }

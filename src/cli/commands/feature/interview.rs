@@ -46,14 +46,11 @@ pub(super) fn run(
     let (path, name) = (place.shown_path(document), place.feature.name.clone());
     match change {
         Change::None => {
-            setup.say(&format!(
-                "no {} was written; `{path}` is not there or empty",
-                document.word()
-            ));
+            setup.say(&format!("no {} was written; `{path}` is missing or empty", document.word()));
             place.abandon(&mut store)?;
             return Ok(ending.with_nothing_made());
         }
-        Change::Same => setup.say(&format!("`{path}` is as it was")),
+        Change::Same => setup.say(&format!("`{path}` is unchanged")),
         Change::New => setup.say(&format!("wrote `{path}`")),
         Change::Changed => setup.say(&format!("changed `{path}`")),
     }

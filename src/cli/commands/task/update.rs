@@ -21,6 +21,6 @@ pub(super) fn run(args: &UpdateArgs, setup: &Setup) -> Result<Exit> {
         parent: args.parent.clone().map(|parent| Some(parent).filter(|parent| parent != "none")),
     };
     let id = setup.store()?.update_task(&args.id, &change, Timestamp::now())?;
-    setup.say(&format!("{id} is changed"));
+    setup.say(&format!("{id} was updated"));
     Ok(Exit::Done)
 }
