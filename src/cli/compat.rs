@@ -1,7 +1,10 @@
-//! Command lines as other programs of this name take them.
+//! Command lines as other programs of this name take them, and commands that were named in part.
 
 use std::ffi::OsString;
 
+use clap::Subcommand;
+
+use super::args::{Command, TaskCommand};
 use super::setup::WrongUsage;
 use crate::hint::{Hinted, quoted};
 
@@ -49,6 +52,19 @@ pub(super) fn plain_loop(arguments: &[OsString]) -> Option<anyhow::Error> {
     Some(Hinted { source: WrongUsage(message).into(), hint }.into())
 }
 
+/// What to say to a command of `ralph task` that was given without `task`, such as `ralph tree`.
+pub(super) fn task_command(arguments: &[OsString]) -> Option<anyhow::Error> {
+    let rest = arguments.get(1..)?;
+    let first = rest.first()?.to_str()?;
+    if Command::has_subcommand(first) || !TaskCommand::has_subcommand(first) {
+        return None;
+    }
+    let words: Vec<String> = rest.iter().map(quoted).collect();
+    let message = format!("`{first}` is a command of `ralph task`");
+    let hint = format!("did you mean: ralph task {}", words.join(" "));
+    Some(Hinted { source: WrongUsage(message).into(), hint }.into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,6 +86,21 @@ mod tests {
             ("ralph loop --auto-push", "ralph loop --auto-push"),
         ] {
             assert_eq!(joined(words(given)), words(expected), "{given}");
+        }
+    }
+
+    #[test]
+    fn a_command_of_tasks_is_named_in_full() {
+        for (given, meant) in [
+            ("ralph tree", Some("did you mean: ralph task tree")),
+            ("ralph next --json", Some("did you mean: ralph task next --json")),
+            ("ralph show t-3f9a01", Some("did you mean: ralph task show t-3f9a01")),
+            ("ralph status --nope", None),
+            ("ralph rnu", None),
+            ("ralph", None),
+        ] {
+            let error = task_command(&words(given));
+            assert_eq!(error.as_ref().and_then(|error| hint_of(error)), meant, "{given}");
         }
     }
 

@@ -58,7 +58,8 @@ pub fn main_with(clock: fn() -> Clock) -> ExitCode {
     let arguments = match Cli::try_parse_from(&given) {
         Ok(arguments) => arguments,
         Err(error) if error.use_stderr() => {
-            if let Some(meant) = compat::plain_loop(&given) {
+            let meant = compat::plain_loop(&given).or_else(|| compat::task_command(&given));
+            if let Some(meant) = meant {
                 return exit(Err(meant), &Setup::new(None, None, Vec::new(), clock));
             }
             // It quotes what it was given, which may hold anything.
