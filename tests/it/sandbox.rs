@@ -511,11 +511,11 @@ fn a_verifier_that_is_held_can_not_change_the_project() {
 }
 
 #[test]
-fn a_sandbox_that_can_not_be_had_or_an_unknown_rule_is_an_error_before_anything_begins() {
+fn a_sandbox_that_is_not_available_or_an_unknown_rule_is_an_error_before_anything_begins() {
     let project = Project::new();
     project.add(["Do it"]);
     let said = run_held(&project, "seatbelt", &["done"], &[]).fails(1);
-    assert!(said.contains("the sandbox `seatbelt` can't be had"), "{said}");
+    assert!(said.contains("the sandbox `seatbelt` is not available"), "{said}");
     let said = run_held(&project, "nonsense", &["done"], &[]).fails(2);
     assert!(said.contains("flag `--sandbox`: `sandbox.backend` must be one of"), "{said}");
     for backend in working_sandboxes() {
