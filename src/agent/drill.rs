@@ -66,7 +66,7 @@ impl Drawing {
     /// What is asked on it, if it is a question of the first start.
     pub fn question(&mut self) -> Option<&'static str> {
         self.0.at_line_start();
-        question(&self.0.visible())
+        question(&self.0.visible()).map(|it| it.text)
     }
 
     /// All that was drawn, as far as it is kept.

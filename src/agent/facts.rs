@@ -159,6 +159,11 @@ impl Observer {
         }
     }
 
+    /// Whether the model has shown itself so far.
+    pub(super) fn has_seen_the_model(&self) -> bool {
+        self.facts.model_seen
+    }
+
     /// Whether the API does not accept the key, so that to ask again does not help. A login that has
     /// expired is renewed once.
     pub fn is_rejected(&self) -> bool {

@@ -32,6 +32,9 @@ use crate::event::AgentEvent;
 const DRAIN: Duration = Duration::from_secs(1);
 /// How long an agent may stay that has closed its terminal.
 const DETACHED: Duration = Duration::from_secs(5);
+/// How long the program may take to write down why a turn failed: it calls the hook before, and what it has not
+/// written when it is told to end is lost.
+const WRITTEN_DOWN: Duration = Duration::from_secs(1);
 /// How long the screen must stand still to be looked at for a question.
 const STILL: Duration = Duration::from_secs(1);
 
@@ -135,7 +138,7 @@ struct Session<'a> {
     /// When to look whether there is a question on the screen.
     look_at: Option<Instant>,
     /// What it asks before it begins.
-    question: Option<&'static str>,
+    question: Option<dialog::Question>,
     logged: bool,
     marker: Marker,
 }
@@ -207,6 +210,9 @@ impl Session<'_> {
         }
         let waits = !self.story.has_begun() && self.question.is_none();
         self.look_at = waits.then(|| now + STILL);
+        if self.story.awaits_first_answer() && dialog::is_rejected(&self.screen.visible()) {
+            self.end(EndedBy::Rejected, now);
+        }
     }
 
     fn hear(&mut self, event: &[u8], listener: &mut dyn Listener) {
@@ -216,6 +222,9 @@ impl Session<'_> {
         let now = Instant::now();
         self.watch.set_busy(self.story.is_busy());
         match course {
+            Course::TurnOver if self.story.has_failed() => {
+                self.watch.settle(Some(now + WRITTEN_DOWN));
+            }
             Course::TurnOver => self.watch.settle(Some(now)),
             Course::Goes => {
                 self.watch.settle(None);
@@ -261,7 +270,7 @@ impl Session<'_> {
         self.look_at = None;
         self.question = dialog::question(&self.screen.visible());
         if let Some(question) = self.question {
-            let text = format!("the agent asks at its first start {question}").into();
+            let text = format!("the agent asks at its first start {}", question.text).into();
             listener.event(&AgentEvent::Notice { text });
             listener.caught_up();
             if !self.options.interactive {
@@ -308,9 +317,12 @@ impl Session<'_> {
             facts_of_screen(without_echo(&shown, options.prompt), exit, ended_by, idle)
         };
         if let Some(question) = self.question {
-            facts.trouble = Some(Trouble::Error(format!(
-                "the agent asks at its first start {question}: start it once by hand in this directory"
-            )));
+            facts.trouble = Some(question.trouble());
+        } else if facts.on_screen
+            && let Some(why) = dialog::unreachable(&shown)
+        {
+            facts.trouble = Some(Trouble::Connection(why.to_owned()));
+            facts.model_seen = false;
         }
         listener.caught_up();
         Report { facts, ended_by, stderr: process.stderr(), long_lines: 0, logged: self.logged }

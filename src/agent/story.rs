@@ -76,6 +76,16 @@ impl Story {
         self.begun
     }
 
+    /// Whether the model has been asked for the first time in this session, and has not answered.
+    pub(super) fn awaits_first_answer(&self) -> bool {
+        self.begun && self.turn.is_none() && !self.observer.has_seen_the_model()
+    }
+
+    /// Whether the last turn is over because of an error.
+    pub(super) fn has_failed(&self) -> bool {
+        self.turn.as_ref().is_some_and(|turn| turn.error.is_some())
+    }
+
     /// Whether there is a tool at work.
     pub(super) fn is_busy(&self) -> bool {
         !self.tools.is_empty()
@@ -249,12 +259,13 @@ impl Turn {
             // As the program itself has it: an error of the API is a success that is an error.
             subtype: "success".into(),
             stop_reason: None,
-            terminal_reason: None,
+            // As the program itself has it where it prints what happens.
+            terminal_reason: used.refusal.tells_types.then_some("api_error".into()),
             text: Some(text),
             said: true,
             errors: Vec::new(),
             api_status: None,
-            api_error: None,
+            api_error: used.refusal.api_error.as_deref().map(Cow::Borrowed),
             denials: 0,
             duration: used.duration,
             cost_usd: used.cost_usd,
@@ -274,10 +285,9 @@ fn trouble(ended_by: EndedBy, idle: Duration, mut questions: Vec<Question>) -> T
             Trouble::Error(format!("the agent asked a question, and nobody answered: {text}"))
         }
         (EndedBy::Request, _) => Trouble::Aborted,
+        (EndedBy::Rejected, _) => Trouble::Authentication,
         (EndedBy::Silence, None) => Trouble::Idle(idle),
-        (EndedBy::Itself | EndedBy::Lingering | EndedBy::Deadline | EndedBy::Rejected, _) => {
-            Trouble::NoResult
-        }
+        (EndedBy::Itself | EndedBy::Lingering | EndedBy::Deadline, _) => Trouble::NoResult,
     }
 }
 

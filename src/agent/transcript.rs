@@ -25,6 +25,17 @@ pub(super) struct Used {
     pub(super) cost_usd: f64,
     pub(super) tokens: Tokens,
     pub(super) turns: u32,
+    /// How the last refusal of the API was written down.
+    pub(super) refusal: Refusal,
+}
+
+/// What a transcript says of a refusal beside its kind and status.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Refusal {
+    /// Its type in the words of the API, which something else that answers in its place does not have.
+    pub(super) api_error: Option<String>,
+    /// Whether this version of the program tells the types of errors. Those do that tell who made a line.
+    pub(super) tells_types: bool,
 }
 
 /// Every field of every line that we use.
@@ -41,6 +52,10 @@ struct Line<'a> {
     #[serde(borrow)]
     api_error: Text<'a>,
     api_error_status: Number,
+    #[serde(borrow)]
+    api_error_type: Text<'a>,
+    #[serde(borrow)]
+    made_by: Text<'a>,
     #[serde(rename = "totalCostUSD")]
     total_cost_usd: Number,
     total_duration: Number,
@@ -139,6 +154,10 @@ impl Reading {
         if let Some(kind) = line.error.0 {
             let status = line.api_error_status.count();
             let status = u16::try_from(status).ok().filter(|status| *status > 0);
+            self.used.refusal = Refusal {
+                api_error: line.api_error_type.0.map(Cow::into_owned),
+                tells_types: line.made_by.0.is_some(),
+            };
             emit(&AgentEvent::Refused { kind, detail: line.api_error.or_empty(), status });
         }
         let message = line.message.0.unwrap_or_default();
@@ -196,6 +215,7 @@ mod tests {
             cost_usd: 0.0016,
             tokens: Tokens { input: 200, output: 40, ..Tokens::default() },
             turns: 2,
+            refusal: Refusal::default(),
         };
         assert_eq!(used, expected);
     }

@@ -58,6 +58,10 @@ pub enum Trouble {
     Error(String),
     /// It asked a person this, and nobody answered.
     Question(String),
+    /// The program was never set up on this machine, and can't set itself up: it asks this, or has no network.
+    NotSetUp(String),
+    /// The program asks at its first start for a person's consent, and there was none.
+    NoConsent(String),
     /// It ended without a result.
     NoResult,
     /// It was ended because there was no activity for this long.
@@ -99,6 +103,13 @@ impl fmt::Display for Trouble {
             Trouble::Question(question) => {
                 write!(f, "the agent asked a question, and nobody answered: {question}")
             }
+            Trouble::NotSetUp(words) => {
+                write!(f, "the agent was never set up here, and {words}: start it once by hand")
+            }
+            Trouble::NoConsent(words) => write!(
+                f,
+                "the agent was never started here, and {words}: start it once by hand in this directory"
+            ),
             Trouble::NoResult => f.write_str("the session ended without a result"),
             Trouble::Idle(time) => {
                 let seconds = time.as_secs_f64();
@@ -156,7 +167,9 @@ impl Evidence<'_> {
             Some(it) => (it.kind.as_str(), it.detail.as_str(), it.status),
             None => ("", "", None),
         };
-        let status = status.or(finished.api_status);
+        let status = status.or(finished.api_status).or_else(|| status_in(text));
+        // Versions that tell the type of an error end a session with this reason; only the API has types.
+        let tells_types = finished.terminal_reason.as_deref() == Some("api_error");
         match (&*finished.subtype, finished.terminal_reason.as_deref().unwrap_or_default()) {
             ("error_max_turns", _) => return Trouble::MaxTurns,
             ("error_max_budget_usd", _) => return Trouble::Budget,
@@ -171,7 +184,7 @@ impl Evidence<'_> {
         if self.declined.is_some() || finished.stop_reason.as_deref() == Some("refusal") {
             return Trouble::Refusal(self.words_of_the_refusal(text));
         }
-        if finished.api_error.is_none() && is_not_of_the_api(text, status) {
+        if finished.api_error.is_none() && is_not_of_the_api(text, status, tells_types) {
             return Trouble::Intercepted(first_sentence(&words_of(text, status)));
         }
         match (kind, status) {
@@ -207,7 +220,7 @@ impl Evidence<'_> {
 }
 
 /// Whether something between here and the API has answered: the API never sends a page or such a status.
-fn is_not_of_the_api(text: &str, status: Option<u16>) -> bool {
+fn is_not_of_the_api(text: &str, status: Option<u16>, tells_types: bool) -> bool {
     let Some(words) = text.split_once("API Error: ").map(|(_, words)| words.trim_start()) else {
         return false;
     };
@@ -218,11 +231,19 @@ fn is_not_of_the_api(text: &str, status: Option<u16>) -> bool {
         Some(401 | 429 | 500..) => false,
         Some(status) => {
             let lower = words.to_ascii_lowercase();
-            // Older versions say the title of a page alone, and of anything else the status, too.
-            let is_title = !words.starts_with(&status.to_string());
+            // Of a page they say the title; older versions without the status that they put before anything else.
+            let rest = words.strip_prefix(&status.to_string()).map(str::trim_start);
+            let is_title = rest.is_none_or(|rest| tells_types && !rest.starts_with('{'));
             is_title || lower.contains("<html") || lower.contains("<!doctype")
         }
     }
+}
+
+/// The status that the program says before the words of the API, where it has no field for it.
+fn status_in(text: &str) -> Option<u16> {
+    let (_, words) = text.split_once("API Error: ")?;
+    let status = words.split_whitespace().next()?.parse().ok()?;
+    (100..600).contains(&status).then_some(status)
 }
 
 /// What the API said, without what the program puts before it.

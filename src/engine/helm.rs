@@ -64,6 +64,8 @@ pub(super) struct Helm<'a> {
     open: Option<Open>,
     /// Whether a person asked for an end while something else was going on.
     asked_to_stop: bool,
+    /// Whether the agent could not show itself in a terminal, and works without one for the rest of the run.
+    without_terminal: bool,
     /// The links that were warned of.
     links: HashSet<PathBuf>,
 }
@@ -90,6 +92,7 @@ impl<'a> Helm<'a> {
             broken: None,
             open: None,
             asked_to_stop: false,
+            without_terminal: false,
             links: HashSet::new(),
         }
     }
@@ -262,8 +265,13 @@ impl<'a> Helm<'a> {
         self.time_left().is_some_and(|left| left.is_zero())
     }
 
+    /// Whether the agent is to work in a terminal of its own.
+    pub(super) fn has_terminal(&self) -> bool {
+        self.agent.terminal.is_some() && !self.without_terminal
+    }
+
     /// Has the agent work in a terminal of its own, in front of the person; none if it is not to have
-    /// one, or there is none to be had.
+    /// one, or there is none to be had. The files of the session are gone in any case.
     pub(super) fn show(
         &mut self,
         session: &Session,
@@ -306,6 +314,11 @@ impl<'a> Helm<'a> {
             shown => {
                 let report = shown?;
                 self.pay(&report.facts);
+                if let Some(why) = kept_by_its_set_up(&report).filter(|_| !interactive) {
+                    self.without_terminal = true;
+                    self.warn(&format!("{why}; going on without a terminal for the agent"));
+                    return Ok(None);
+                }
                 Ok(Some(report))
             }
         }
@@ -414,6 +427,17 @@ impl<'a> Helm<'a> {
         self.broken = relay.broken;
         result
     }
+}
+
+/// Why the agent did not get beyond its set-up, if it did not. Without a terminal it needs none, and asks the API
+/// that it was given: its set-up asks Anthropic.
+fn kept_by_its_set_up(report: &Report) -> Option<&Trouble> {
+    let facts = &report.facts;
+    facts.trouble.as_ref().filter(|trouble| match trouble {
+        Trouble::NotSetUp(_) => true,
+        Trouble::Connection(_) => facts.on_screen,
+        _ => false,
+    })
 }
 
 /// An iteration whose beginning was told, and its end not yet.

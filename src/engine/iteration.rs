@@ -194,8 +194,6 @@ impl Engine<'_> {
         let told = self.told(around, claim.number, tree)?;
         iteration.prompt_tokens = told.tokens();
         let Told { system, message } = told;
-        let (scratch, mut session) = self.session(iteration, &system, &iteration.model)?;
-        session.reminder = Some(scratch.write("reminder.md", &reminder(&around.task))?);
         let name = claim.attempt.to_string();
         let (path, mut log) = self.plan.places.logs.create(&name, Timestamp::now())?;
         iteration.log = path.to_string_lossy().into_owned();
@@ -210,9 +208,20 @@ impl Engine<'_> {
         )?;
         self.tell_start(iteration, claim.number, &around.task.title, hinted)?;
         let begun = self.begin_session(SessionKind::Work, iteration, &iteration.log)?;
-        let report = match self.helm.show(&session, &message, &scratch, &mut log)? {
+        let prepared = |engine: &Self, iteration: &Iteration| -> Result<(Scratch, Session)> {
+            let (scratch, mut session) = engine.session(iteration, &system, &iteration.model)?;
+            session.reminder = Some(scratch.write("reminder.md", &reminder(&around.task))?);
+            Ok((scratch, session))
+        };
+        let mut shown = None;
+        if self.helm.has_terminal() {
+            let (scratch, session) = prepared(self, iteration)?;
+            shown = self.helm.show(&session, &message, &scratch, &mut log)?;
+        }
+        let report = match shown {
             Some(report) => report,
             None => {
+                let (scratch, session) = prepared(self, iteration)?;
                 let message = scratch.write("prompt.md", &message)?;
                 let invocation = session.work(message, &self.plan.agent.permission());
                 self.helm.converse(invocation, &mut log, Activity::Working)?

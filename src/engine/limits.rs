@@ -58,7 +58,11 @@ pub(super) fn react(trouble: &Trouble, refusals: u32, now: Timestamp) -> Reactio
         | Trouble::Connection(_)
         | Trouble::Intercepted(_)
         | Trouble::Unanswered => Reaction::Wait { until: pause(now, &PAUSES, refusals) },
-        Trouble::Authentication | Trouble::NoCredit | Trouble::ModelNotFound(_) => Reaction::GiveUp,
+        Trouble::Authentication
+        | Trouble::NoCredit
+        | Trouble::ModelNotFound(_)
+        | Trouble::NotSetUp(_)
+        | Trouble::NoConsent(_) => Reaction::GiveUp,
         Trouble::PromptTooLong(_)
         | Trouble::InvalidRequest(_)
         | Trouble::Refusal(_)
@@ -154,7 +158,8 @@ mod tests {
     #[test]
     fn what_waiting_does_not_mend_stops_the_run() {
         let model = Trouble::ModelNotFound("opus".into());
-        for trouble in [Trouble::Authentication, Trouble::NoCredit, model] {
+        let (setup, consent) = (Trouble::NotSetUp("x".into()), Trouble::NoConsent("x".into()));
+        for trouble in [Trouble::Authentication, Trouble::NoCredit, model, setup, consent] {
             assert_eq!(react(&trouble, 1, now()), Reaction::GiveUp);
         }
     }

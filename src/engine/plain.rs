@@ -311,11 +311,16 @@ impl Plain<'_> {
         begun: &Begun,
         log: &mut File,
     ) -> Result<Iteration> {
-        let session = self.session(scratch)?;
         self.tell_start(&begun.log_path());
-        let report = match self.helm.show(&session, prompt, scratch, log)? {
+        let mut shown = None;
+        if self.helm.has_terminal() {
+            let scratch = Scratch::new(&self.plan.places.temporary)?;
+            shown = self.helm.show(&self.session(&scratch)?, prompt, &scratch, log)?;
+        }
+        let report = match shown {
             Some(report) => report,
             None => {
+                let session = self.session(scratch)?;
                 let invocation = if self.plan.agent.plain {
                     session.plain(scratch.write("prompt.md", prompt)?)
                 } else {

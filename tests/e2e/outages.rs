@@ -1,10 +1,11 @@
 //! A network or an API that is out of order, an agent that can't be started, a key that is wrong: the
 //! real agent tells of each in its own way, and none of it costs a task anything.
 
-use crate::api::{Api, hang, page, refuse, say};
+use crate::api::{Answer, Api, Request, bash, hang, page, refuse, say};
 use crate::install::{OLDER, PINNED};
 use crate::rig::{RUN, Rig};
 use crate::run::done;
+use crate::shown::finish_command;
 
 /// Something else is in the way of a task five times, and then the network is back.
 #[track_caller]
@@ -101,5 +102,107 @@ fn an_option_that_claude_code_does_not_know_stops_the_run_at_once() {
     assert_eq!(
         (rig.status(&task), rig.outcomes(&task)),
         ("pending".into(), vec!["crashed".into()])
+    );
+}
+
+/// Nothing listens there: the set-up of Claude Code, which asks Anthropic whatever address the API has, fails.
+const DEAD: &str = "http://127.0.0.1:1";
+
+#[track_caller]
+fn check_that_a_first_start_without_network_costs_nothing(version: &'static str) {
+    let rig = Rig::with_version(version, |request| match request.session {
+        1 => say("I begin, and the line breaks.").breaks_off(4),
+        _ => done(request),
+    });
+    let Some(rig) = rig else { return };
+    let task = rig.project.add(["Do it"]);
+    let mut unreachable = rig.shown(&["--observe", "--max-time", "29s"]);
+    unreachable.env("HTTPS_PROXY", DEAD).env("ANTHROPIC_BASE_URL", DEAD).env("NO_PROXY", "*");
+    finish_command(&rig, &unreachable, 3);
+    let (outcome, reason) = rig.history(&task).pop().unwrap();
+    assert_eq!((&*outcome, rig.status(&task)), ("limited", "pending".into()), "{reason}");
+    assert!(reason.starts_with("the API could not be reached: "), "{reason}");
+    let mut back = rig.shown(&["--observe"]);
+    back.env("HTTPS_PROXY", DEAD);
+    let screen = finish_command(&rig, &back, 0);
+    assert!(screen.contains("going on without a terminal for the agent"), "{screen}");
+    assert_eq!(rig.outcomes(&task), ["limited", "limited", "done"]);
+    assert_eq!(rig.project.show(&task)["retries"], 0);
+}
+
+#[test]
+fn a_first_start_without_network_is_waited_for_on_a_screen() {
+    check_that_a_first_start_without_network_costs_nothing(PINNED);
+}
+
+#[test]
+fn a_first_start_without_network_is_waited_for_with_an_older_claude_code() {
+    check_that_a_first_start_without_network_costs_nothing(OLDER);
+}
+
+#[test]
+fn a_first_start_without_network_is_waited_for_where_a_person_may_type() {
+    let Some(rig) = Rig::new(done) else { return };
+    let task = rig.project.add(["Do it"]);
+    let mut command = rig.shown(&["--pty", "--max-time", "29s"]);
+    command.env("HTTPS_PROXY", DEAD);
+    finish_command(&rig, &command, 3);
+    let reason =
+        "the API could not be reached: Failed to connect to api.anthropic.com: ECONNREFUSED";
+    assert_eq!(rig.history(&task), [("limited".to_owned(), reason.to_owned())]);
+}
+
+/// Works a little, and then something is in the way, in each session something else.
+fn outage_in_the_middle(request: &Request) -> Answer {
+    match (request.session, request.turn) {
+        (1..=6, 1) => bash("true"),
+        (1, _) => page(200),
+        (2, _) => page(407),
+        (3, _) => page(503),
+        (4, _) => page(403),
+        (5, _) => refuse(529, "Overloaded"),
+        (6, _) => say("I begin, and the line breaks.").breaks_off(4),
+        _ => done(request),
+    }
+}
+
+#[track_caller]
+fn check_that_outages_on_a_screen_cost_nothing(version: &'static str) {
+    let Some(rig) = Rig::with_version(version, outage_in_the_middle) else { return };
+    rig.answer_first_questions(true);
+    let task = rig.project.add(["Do it"]);
+    let screen = finish_command(&rig, &rig.shown(&["--observe"]), 0);
+    let history = rig.history(&task);
+    let (last, outages) = history.split_last().unwrap();
+    assert_eq!((outages.len(), &*last.0), (6, "done"), "{history:#?}\n{screen}");
+    assert!(outages.iter().all(|(outcome, _)| outcome == "limited"), "{history:#?}");
+    assert_eq!(rig.project.show(&task)["retries"], 0);
+    let asked = rig.api.requests();
+    assert!(asked.iter().all(|it| it.model == asked[0].model), "{history:#?}");
+}
+
+#[test]
+fn an_outage_in_the_middle_of_an_observed_session_is_waited_for() {
+    check_that_outages_on_a_screen_cost_nothing(PINNED);
+}
+
+#[test]
+fn an_older_claude_code_shows_outages_in_its_own_words() {
+    check_that_outages_on_a_screen_cost_nothing(OLDER);
+}
+
+#[test]
+fn a_wrong_key_stops_an_observed_run_before_claude_code_has_tried_it_ten_times() {
+    let Some(rig) = Rig::new(|_| refuse(401, "invalid x-api-key")) else { return };
+    rig.answer_first_questions(true);
+    let task = rig.project.add(["Do it"]);
+    let mut command = rig.shown(&["--observe"]);
+    command.env_remove("CLAUDE_CODE_MAX_RETRIES");
+    let screen = finish_command(&rig, &command, 1);
+    assert!(screen.contains("the API key or login was not accepted"), "{screen}");
+    assert!(rig.api.requests().len() <= 5, "{screen}");
+    assert_eq!(
+        (rig.status(&task), rig.outcomes(&task)),
+        ("pending".into(), vec!["limited".into()])
     );
 }

@@ -50,8 +50,18 @@ impl Rig {
 
     /// `ralph run` in a time in which every wait is over at once.
     pub(crate) fn clocked(&self, arguments: &[&str]) -> Command {
+        self.clocked_ralph(&[&RUN, arguments].concat())
+    }
+
+    /// The same on a screen that shows the agent, without a retry.
+    pub(crate) fn shown(&self, arguments: &[&str]) -> Command {
+        let run = ["run", "--no-verify", "--max-retries", "0", "--limit", "12", "--max-cost", "9"];
+        self.clocked_ralph(&[&run, arguments].concat())
+    }
+
+    fn clocked_ralph(&self, arguments: &[&str]) -> Command {
         let mut command = self.project.command(env!("CARGO_BIN_EXE_ralph-clocked"));
-        command.args(RUN).args(arguments);
+        command.args(arguments);
         self.with_claude(command)
     }
 

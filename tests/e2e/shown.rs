@@ -1,6 +1,7 @@
 //! The real screen of Claude Code in a terminal that ralph gives it, and loops.
 
 use std::fs;
+use std::process::Command;
 
 use crate::api::{LOOP, Role, bash, refuse, say};
 use crate::rig::{Ended, Rig};
@@ -11,7 +12,13 @@ const WORK: &str = "echo work > file && git add file && git commit -q -m file";
 
 #[track_caller]
 pub(crate) fn finish(rig: &Rig, arguments: &[&str], code: u32) -> String {
-    let mut terminal = Terminal::sized(&rig.ralph(arguments), 40, 120);
+    finish_command(rig, &rig.ralph(arguments), code)
+}
+
+/// Runs a command on a screen of its own to its end.
+#[track_caller]
+pub(crate) fn finish_command(rig: &Rig, command: &Command, code: u32) -> String {
+    let mut terminal = Terminal::sized(command, 40, 120);
     let (exit, screen) = terminal.finish();
     let ended = Ended {
         code: Some(exit.cast_signed()),
@@ -39,15 +46,18 @@ fn the_screen_is_shown_and_the_verdict_comes_by_hooks() {
 }
 
 #[test]
-fn a_question_at_the_very_first_start_is_the_reason_why_nothing_happened() {
+fn a_question_at_the_very_first_start_stops_the_run_and_costs_nothing() {
     let Some(rig) = Rig::new(|_| refuse(400, "nobody gets here")) else { return };
     rig.answer_first_questions(false);
     let task = rig.project.add(["Do it"]);
     let arguments = ["run", "--no-verify", "--observe", "--max-cost", "9", "--max-retries", "0"];
-    finish(&rig, &arguments, 1);
+    let screen = finish(&rig, &arguments, 1);
+    let why = "it asks whether it may trust this directory";
+    assert!(screen.contains(why), "{screen}");
     let history = rig.history(&task);
-    assert_eq!(history[0].0, "failed", "{history:?}");
-    assert!(history[0].1.contains("trust"), "{history:?}");
+    assert_eq!((history.len(), &*history[0].0), (1, "limited"), "{history:?}");
+    assert!(history[0].1.contains(why), "{history:?}");
+    assert_eq!(rig.status(&task), "pending");
 }
 
 #[test]

@@ -342,7 +342,7 @@ fn a_question_of_the_first_start_ends_it_when_nobody_can_answer() {
     let facts = stage.finish(&mut terminal);
     check(&facts, "Silence", "Code(143)");
     let trouble = facts["trouble"].as_str().unwrap();
-    assert!(trouble.contains("at its first start whether it may trust this directory"), "{facts}");
+    assert!(trouble.contains("it asks whether it may trust this directory"), "{facts}");
     assert!(stage.told()[0].contains("whether it may trust this directory"), "{:?}", stage.told());
 }
 
