@@ -331,6 +331,31 @@ mod tests {
     }
 
     #[test]
+    fn an_error_without_a_type_is_not_from_the_api_where_errors_have_types() {
+        let trouble = |terminal_reason: Option<&'static str>, api_error, text: &'static str| {
+            let finished = Finished {
+                text: Some(text.into()),
+                terminal_reason: terminal_reason.map(Into::into),
+                api_error,
+                ..Finished::default()
+            };
+            let refusal =
+                Refusal { kind: "authentication_failed".into(), detail: "".into(), status: None };
+            let (declined, own_words, limit, model) = (None, "", None, "");
+            let refusal = Some(&refusal);
+            Evidence { finished: &finished, refusal, declined, own_words, limit, model }.trouble()
+        };
+        let page = "Please run /login · API Error: 403 Hotel Wi-Fi login";
+        let login = Trouble::Intercepted("Hotel Wi-Fi login".into());
+        assert_eq!(trouble(Some("api_error"), None, page), login);
+        let typed = Some("permission_error".into());
+        assert_eq!(trouble(Some("api_error"), typed, page), Trouble::Authentication);
+        assert_eq!(trouble(None, None, page), Trouble::Authentication, "an older version");
+        let gateway = "Failed to authenticate. API Error: 403 {\"detail\":\"no\"}";
+        assert_eq!(trouble(Some("api_error"), None, gateway), Trouble::Authentication);
+    }
+
+    #[test]
     fn what_the_api_says_itself_is_its_own() {
         let denied = "Failed to authenticate. API Error: 403 not allowed";
         let wrong = "the API key or login was not accepted";

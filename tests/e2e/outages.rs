@@ -1,13 +1,17 @@
 //! A network or an API that is out of order, an agent that can't be started, a key that is wrong: the
 //! real agent tells of each in its own way, and none of it costs a task anything.
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, TcpListener};
+use std::thread;
+
 use crate::api::{Answer, Api, Request, bash, hang, page, refuse, say};
 use crate::install::{OLDER, PINNED};
 use crate::rig::{RUN, Rig};
 use crate::run::done;
 use crate::shown::finish_command;
 
-/// Something else is in the way of a task five times, and then the network is back.
+/// Something else is in the way of a task six times, and then the network is back.
 #[track_caller]
 fn check_that_outages_cost_nothing(version: &'static str) {
     let rig = Rig::with_version(version, |request| match request.session {
@@ -16,6 +20,7 @@ fn check_that_outages_cost_nothing(version: &'static str) {
         3 => page(503),
         4 => hang(),
         5 => say("I begin, and then nothing more comes of what I had to say.").stops_dead(3),
+        6 => page(403),
         _ => done(request),
     });
     let Some(rig) = rig else { return };
@@ -29,6 +34,7 @@ fn check_that_outages_cost_nothing(version: &'static str) {
         "the API failed with status 503".to_owned(),
         "the API was asked and did not answer".to_owned(),
         "the API was asked and did not answer".to_owned(),
+        format!("{page}: Wi-Fi login"),
     ];
     let waits = ended.events("limit_wait");
     let told: Vec<&str> = waits.iter().map(|it| it["reason"].as_str().unwrap()).collect();
@@ -72,6 +78,40 @@ fn a_network_that_is_not_there_is_waited_for() {
     }
     rig.finish(rig.clocked(&["--no-verify", "--max-retries", "0"])).with_code(0);
     assert_eq!(rig.outcomes(&task), ["limited", "limited", "limited", "done"]);
+}
+
+/// A proxy that lets nobody through, and its address.
+fn refusing_proxy() -> String {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    // It ends with the process of the tests.
+    thread::spawn(move || {
+        for connection in listener.incoming().flatten() {
+            let mut lines = BufReader::new(&connection).lines();
+            while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
+            let refusal = "HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n";
+            let _ = (&connection).write_all(refusal.as_bytes());
+        }
+    });
+    address
+}
+
+#[test]
+fn a_proxy_that_wants_a_password_is_waited_for() {
+    for version in [PINNED, OLDER] {
+        let Some(rig) = Rig::with_version(version, done) else { return };
+        let task = rig.project.add(["Do it"]);
+        let mut command = rig.clocked(&["--no-verify", "--max-retries", "0", "--max-time", "29s"]);
+        command.env("ANTHROPIC_BASE_URL", "https://api.invalid").env("NO_PROXY", "");
+        command.env("HTTPS_PROXY", refusing_proxy());
+        let ended = rig.finish(command).with_code(3);
+        let (outcome, reason) = rig.history(&task).pop().unwrap();
+        assert_eq!(outcome, "limited", "{version}: {ended:#?}");
+        let is_outage = reason.starts_with("the API could not be reached: ")
+            || reason.starts_with("something else answered in place of the API: ");
+        assert!(is_outage, "{version}: {reason}");
+        assert_eq!(rig.status(&task), "pending", "{version}");
+    }
 }
 
 #[test]

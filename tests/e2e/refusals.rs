@@ -68,12 +68,14 @@ fn what_will_not_pass_stops_the_run() {
 
 #[test]
 fn a_request_that_the_api_does_not_accept_costs_no_retry() {
-    let Some((rig, task, ended)) = first_refused(refuse(400, "messages: too odd")) else {
-        return;
-    };
-    ended.with_code(0);
-    assert_eq!(rig.outcomes(&task), ["crashed", "done"]);
-    assert_eq!(rig.history(&task)[0].1, "the API did not accept the request: messages: too odd");
+    for (status, words) in [(400, "messages: too odd"), (413, "Request too large")] {
+        let Some((rig, task, ended)) = first_refused(refuse(status, words)) else { return };
+        ended.with_code(0);
+        assert_eq!(rig.outcomes(&task), ["crashed", "done"], "{status}");
+        let reason = rig.history(&task)[0].1.clone();
+        let expected = format!("the API did not accept the request: {words}");
+        assert!(reason.starts_with(&expected), "{reason}");
+    }
 }
 
 #[test]

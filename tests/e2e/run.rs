@@ -154,6 +154,23 @@ fn a_session_ends_when_the_money_is_spent() {
 }
 
 #[test]
+fn the_session_of_a_verifier_is_shown_again() {
+    let rig = Rig::new(|request| match (request.role, request.turn) {
+        (Role::Verify, 1) => bash("git log --oneline"),
+        (Role::Verify, _) => say("I have looked at it.\n\n<verify-pass/>"),
+        _ => done(request),
+    });
+    let Some(rig) = rig else { return };
+    let task = rig.project.add(["Do it"]);
+    rig.run(&[]).with_code(0);
+    let shown = rig.finish(rig.ralph(&["logs", &task, "--verify"])).with_code(0).lines.join("\n");
+    for part in ["git log --oneline", "I have looked at it."] {
+        assert_eq!(shown.matches(part).count(), 1, "{shown}");
+    }
+    assert!(!shown.contains("It is complete."), "{shown}");
+}
+
+#[test]
 fn a_verifier_has_four_tools_and_no_session_of_a_run_is_kept() {
     let rig = Rig::new(|request| match request.role {
         Role::Verify => say("<verify-pass/>"),
