@@ -1,6 +1,7 @@
 //! `ralph`: a task DAG in SQLite that drives Claude Code.
 
 pub mod agent;
+pub mod broker;
 pub mod cli;
 pub mod dag;
 pub mod demo;
@@ -11,10 +12,12 @@ pub mod hint;
 pub mod jsonl;
 mod lenient;
 mod money;
+pub mod ops;
 pub mod process;
 pub mod project;
 pub mod prompt;
 pub mod settings;
+mod socket;
 pub mod store;
 pub mod time;
 pub mod ui;

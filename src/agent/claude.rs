@@ -44,6 +44,11 @@ const NO_MEMORY: &str = "CLAUDE_CODE_DISABLE_AUTO_MEMORY";
 /// By this variable the processes of an attempt are known.
 pub const ATTEMPT_VARIABLE: &str = "RALPH_ATTEMPT_ID";
 
+/// By this variable `ralph` in a session finds the run that answers it.
+const SOCKET: &str = "RALPH_SOCKET";
+/// By this variable a person names another database, which is none of a session's business.
+const DATABASE: &str = "RALPH_DB";
+
 /// What to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Invocation {
@@ -92,8 +97,8 @@ pub struct Session {
     pub model: Option<String>,
     /// Its `PATH`, with the directory of this ralph first.
     pub path: OsString,
-    /// The database that a `ralph` inside the session works on, where there is one.
-    pub database: Option<PathBuf>,
+    /// The socket through which a `ralph` inside the session reaches its run, where there is a database.
+    pub socket: Option<PathBuf>,
     /// Which attempt this is, where it is one.
     pub attempt: Option<AttemptContext>,
     /// The iteration of the run, where it is one.
@@ -310,7 +315,7 @@ impl Session {
 
     fn bare(&self) -> Invocation {
         let mut variables = vec![("PATH", self.path.clone())];
-        variables.extend(self.database.iter().map(|it| ("RALPH_DB", it.clone().into_os_string())));
+        variables.extend(self.socket.iter().map(|it| (SOCKET, it.clone().into_os_string())));
         variables.extend(self.model.iter().map(|it| ("RALPH_MODEL", it.into())));
         if let Some(context) = &self.attempt {
             variables.push(("RALPH_TASK_ID", context.task.clone().into()));
@@ -323,7 +328,7 @@ impl Session {
             program: self.program.name.clone(),
             arguments: self.program.arguments.clone(),
             variables,
-            removed: NESTING.map(OsString::from).to_vec(),
+            removed: NESTING.into_iter().chain([DATABASE]).map(OsString::from).collect(),
             stdin: Stdin::Nothing,
             scratch: self.scratch.clone(),
             directory: self.directory.clone(),
@@ -350,7 +355,7 @@ mod tests {
             scratch: None,
             model: Some("opus".into()),
             path: "/opt/ralph:/usr/bin".into(),
-            database: Some("/project/.ralph/progress.db".into()),
+            socket: Some("/scratch/ralph".into()),
             attempt: Some(AttemptContext { task: "t-000001".into(), attempt: "a-000001".into() }),
             iteration: Some(3),
             background_tasks: false,
@@ -391,7 +396,7 @@ mod tests {
         insta::assert_snapshot!(shown(&session.interview("-- start", "2d4b1365-e7e8-439c-aef4-36c518e6f127")), @"
         claude --append-system-prompt-file /tmp/system.md --session-id 2d4b1365-e7e8-439c-aef4-36c518e6f127 -- -- start
         PATH=/opt/ralph:/usr/bin
-        RALPH_DB=/project/.ralph/progress.db
+        RALPH_SOCKET=/scratch/ralph
         unset CLAUDECODE
         unset CLAUDE_CODE_ENTRYPOINT
         unset CLAUDE_CODE_SSE_PORT
@@ -401,6 +406,7 @@ mod tests {
         unset CLAUDE_CODE_SESSION_ATTENDED
         unset CLAUDE_CODE_SESSION_ID
         unset CLAUDE_PID
+        unset RALPH_DB
         in /project
         ");
     }
@@ -423,7 +429,7 @@ mod tests {
         insta::assert_snapshot!(shown(&session.build("/tmp/prompt.md".into(), &Permission::Everything)), @r"
         claude --append-system-prompt-file /tmp/system.md --model opus --print --verbose --output-format stream-json --include-partial-messages --exclude-dynamic-system-prompt-sections --strict-mcp-config --dangerously-skip-permissions --disallowed-tools EnterWorktree,ExitWorktree,CronCreate,CronDelete,CronList,ScheduleWakeup,AskUserQuestion,EnterPlanMode,ExitPlanMode
         PATH=/opt/ralph:/usr/bin
-        RALPH_DB=/project/.ralph/progress.db
+        RALPH_SOCKET=/scratch/ralph
         RALPH_MODEL=opus
         CLAUDE_CODE_DISABLE_AUTO_MEMORY=1
         CLAUDE_CODE_DISABLE_BACKGROUND_TASKS=1
@@ -436,6 +442,7 @@ mod tests {
         unset CLAUDE_CODE_SESSION_ATTENDED
         unset CLAUDE_CODE_SESSION_ID
         unset CLAUDE_PID
+        unset RALPH_DB
         in /project
         < /tmp/prompt.md
         ");
@@ -447,7 +454,7 @@ mod tests {
         insta::assert_snapshot!(shown(&session().work("/tmp/prompt.md".into(), &permission)), @r"
         claude --append-system-prompt-file /tmp/system.md --model opus --print --verbose --output-format stream-json --include-partial-messages --exclude-dynamic-system-prompt-sections --strict-mcp-config --allowed-tools Bash,Read --disallowed-tools EnterWorktree,ExitWorktree,CronCreate,CronDelete,CronList,ScheduleWakeup,AskUserQuestion,EnterPlanMode,ExitPlanMode --no-session-persistence
         PATH=/opt/ralph:/usr/bin
-        RALPH_DB=/project/.ralph/progress.db
+        RALPH_SOCKET=/scratch/ralph
         RALPH_MODEL=opus
         RALPH_TASK_ID=t-000001
         RALPH_ATTEMPT_ID=a-000001
@@ -463,6 +470,7 @@ mod tests {
         unset CLAUDE_CODE_SESSION_ATTENDED
         unset CLAUDE_CODE_SESSION_ID
         unset CLAUDE_PID
+        unset RALPH_DB
         in /project
         < /tmp/prompt.md
         ");

@@ -2,16 +2,13 @@
 //! which passes the event on through a socket in the directory of the session.
 
 use std::borrow::Cow;
-use std::fs::File;
 use std::io::{self, PipeReader, Read, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use rustix::event::{PollFd, PollFlags, poll};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -22,6 +19,7 @@ use super::settings;
 use super::wire::Ignored;
 use crate::hint::quoted;
 use crate::lenient::{List, Text};
+use crate::socket;
 
 /// The first argument that makes a ralph pass an event on.
 pub(super) const HOOK: &str = "__hook";
@@ -56,7 +54,7 @@ impl Hooks {
     /// Makes one in the directory of a session, with which it goes.
     pub fn new(scratch: &Scratch) -> Result<Hooks> {
         let directory = scratch.path().to_owned();
-        let listener = within(&directory, |path| UnixListener::bind(path))
+        let listener = socket::bind(&directory.join(SOCKET))
             .with_context(|| format!("can't listen in `{}`", directory.display()))?;
         Ok(Hooks { directory, listener })
     }
@@ -96,16 +94,11 @@ impl Hooks {
 
 /// Hands every event that comes to `each`, until the other end of `stop` is closed.
 pub(super) fn listen(listener: &UnixListener, stop: &PipeReader, mut each: impl FnMut(Vec<u8>)) {
-    loop {
-        let mut fds = [PollFd::new(listener, PollFlags::IN), PollFd::new(stop, PollFlags::IN)];
-        let _ = poll(&mut fds, None);
-        if !fds[1].revents().is_empty() {
-            return;
-        }
-        if let Some(event) = listener.accept().ok().and_then(|(call, _)| receive(call).ok()) {
+    socket::accept(listener, stop, |call| {
+        if let Ok(event) = receive(call) {
             each(event);
         }
-    }
+    });
 }
 
 fn receive(call: UnixStream) -> io::Result<Vec<u8>> {
@@ -120,21 +113,11 @@ pub(super) fn pass_on(mut arguments: impl Iterator<Item = std::ffi::OsString>) -
     let sent = arguments.next().map(PathBuf::from).map(|directory| -> io::Result<()> {
         let mut event = Vec::new();
         io::stdin().lock().take(LONGEST).read_to_end(&mut event)?;
-        within(&directory, |path| UnixStream::connect(path))?.write_all(&event)
+        socket::connect(&directory.join(SOCKET))?.write_all(&event)
     });
     // Whoever listened is gone, and so will be the session.
     drop(sent);
     ExitCode::SUCCESS
-}
-
-/// Does something with the socket in a directory, however long the path of that is: the name of a socket
-/// has room for some hundred bytes only.
-fn within<T>(directory: &Path, act: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
-    if !cfg!(target_os = "linux") {
-        return act(&directory.join(SOCKET));
-    }
-    let directory = File::open(directory)?;
-    act(&Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(SOCKET))
 }
 
 /// What happened in a session.
@@ -307,11 +290,9 @@ mod tests {
     }
 
     #[test]
-    fn an_event_gets_through_however_long_the_path_is() {
+    fn an_event_gets_through_whatever_its_length() {
         let temporary = tempfile::TempDir::new().unwrap();
-        let deep = temporary.path().join("d".repeat(100)).join("it's deep");
-        std::fs::create_dir_all(&deep).unwrap();
-        let scratch = Scratch::new(&deep).unwrap();
+        let scratch = Scratch::new(temporary.path()).unwrap();
         let hooks = Hooks::new(&scratch).unwrap();
         let (stopped, stop) = io::pipe().unwrap();
         let listener = hooks.listener().unwrap();
@@ -321,8 +302,9 @@ mod tests {
         });
         let long = "x".repeat(1 << 20);
         for event in ["one", &long, "two"] {
-            let send = |path: &Path| UnixStream::connect(path)?.write_all(event.as_bytes());
-            within(scratch.path(), send).unwrap();
+            let mut call = socket::connect(&scratch.path().join(SOCKET)).unwrap();
+            call.write_all(event.as_bytes()).unwrap();
+            drop(call);
             assert_eq!(told.recv_timeout(Duration::from_secs(60)).unwrap(), event.as_bytes());
         }
         drop(stop);

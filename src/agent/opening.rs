@@ -88,7 +88,7 @@ mod tests {
             scratch: Some(scratch.path().to_owned()),
             model: Some("opus".into()),
             path: "/usr/bin".into(),
-            database: Some("/project/.ralph/progress.db".into()),
+            socket: Some("/scratch/ralph".into()),
             attempt: None,
             iteration: None,
             background_tasks: false,

@@ -14,10 +14,12 @@ use crate::agent::{
     self, EndedBy, Invocation, Listener, Mailbox, Permission, Program, ProgramNotFound, Report,
     Scratch, Session, usual_billing,
 };
+use crate::broker::Broker;
 use crate::dag::{Bill, Feature, FeatureId, SessionKind};
 use crate::engine::forward_signals;
 use crate::event::AgentEvent;
 use crate::hint::HintExt;
+use crate::ops::Role;
 use crate::settings::Settings;
 use crate::store::{NewSession, Store};
 use crate::time::Timestamp;
@@ -29,14 +31,22 @@ pub(super) struct Conversation {
     began: Timestamp,
     session: Session,
     settings: Settings,
+    /// Answers `ralph` in it.
+    _broker: Broker,
     scratch: Scratch,
 }
 
 impl Conversation {
-    /// Prepares a session in the project that is told `system`.
-    pub(super) fn new(setup: &Setup, system: &str, model: Option<String>) -> Result<Conversation> {
+    /// Prepares a session in the project that is told `system` and may do with tasks what its role says.
+    pub(super) fn new(
+        setup: &Setup,
+        system: &str,
+        model: Option<String>,
+        role: Role,
+    ) -> Result<Conversation> {
         let settings = setup.settings()?.settings;
         let scratch = Scratch::new(&setup.temporary())?;
+        let broker = Broker::serve(scratch.path(), &absolute(&setup.database_path()?)?, role)?;
         let (path, project) = (setup.session_path()?, setup.project()?);
         let session = Session {
             program: Program::parse(&settings.agent.command, &path, project.root())?,
@@ -46,14 +56,14 @@ impl Conversation {
             scratch: Some(scratch.path().to_owned()),
             model,
             path,
-            database: Some(absolute(&setup.database_path()?)?),
+            socket: Some(broker.socket().to_owned()),
             attempt: None,
             iteration: None,
             background_tasks: settings.agent.background_tasks,
             budget_usd: None,
             servers: servers(&settings, project.root(), setup)?.write(&scratch)?,
         };
-        Ok(Conversation { began: Timestamp::now(), session, settings, scratch })
+        Ok(Conversation { began: Timestamp::now(), session, settings, _broker: broker, scratch })
     }
 
     /// Leaves the terminal to Claude, which speaks first; says how it ended if that was not well. What it

@@ -10,9 +10,10 @@ use anyhow::{Context, Result, anyhow};
 
 use super::running::claude_home;
 use crate::agent;
-use crate::dag::AttemptId;
+use crate::broker;
 use crate::engine::{Clock, take_back};
-use crate::hint::{HintExt, quoted};
+use crate::hint::{HintExt, Hinted, quoted};
+use crate::ops::{Caller, Operation};
 use crate::project::Project;
 use crate::settings::{Environment, Flag, Loaded, Settings};
 use crate::store::{Store, TakenBack};
@@ -31,6 +32,23 @@ pub(super) struct Setup {
     /// The arguments of this command, as they were given.
     arguments: Vec<OsString>,
     clock: fn() -> Clock,
+}
+
+/// What answers operations on the task graph.
+pub(super) enum Dag {
+    /// The database.
+    Store(Store),
+    /// The run whose session we are called from, behind this socket.
+    Run(PathBuf),
+}
+
+impl Dag {
+    pub(super) fn perform<O: Operation>(&mut self, operation: O) -> Result<O::Answer> {
+        match self {
+            Dag::Store(store) => operation.perform(store, &mut Caller::Person, Timestamp::now()),
+            Dag::Run(socket) => broker::ask(socket, operation),
+        }
+    }
 }
 
 /// A question would have to be asked and may not be.
@@ -131,19 +149,25 @@ impl Setup {
             std::fs::create_dir_all(directory)
                 .with_context(|| format!("can't make `{}`", directory.display()))?;
         }
-        let mut store = Store::open(&path)?;
+        let mut store = Store::open(&path).map_err(|error| match is_read_only(&error) {
+            true => out_of_reach(),
+            false => error,
+        })?;
         self.take_back(&mut store)?;
         Ok(store)
     }
 
-    /// Takes back what dead processes have claimed, and ends what is left of them. A session leaves that
-    /// to others: from inside its sandbox it can't tell whether the processes of runs are alive, its own
-    /// run included.
+    /// Takes back what dead processes have claimed, and ends what is left of them.
     pub(super) fn take_back(&self, store: &mut Store) -> Result<Vec<TakenBack>> {
-        if self.environment.attempt_id()?.is_some() {
-            return Ok(Vec::new());
-        }
         take_back(store, &claude_home(self).directory(), Timestamp::now())
+    }
+
+    /// What answers operations: inside a session its run, else the database.
+    pub(super) fn dag(&self) -> Result<Dag> {
+        match self.environment.socket() {
+            Some(socket) => Ok(Dag::Run(socket)),
+            None => Ok(Dag::Store(self.store()?)),
+        }
     }
 
     pub(super) fn settings(&self) -> Result<Loaded> {
@@ -159,12 +183,6 @@ impl Setup {
         let agent = self.agent.as_deref().map(|it| Flag::new("--agent", "agent.command", it));
         let flags: Vec<Flag> = agent.into_iter().chain(flags.iter().cloned()).collect();
         Settings::load(file.as_deref(), &self.environment, &flags)
-    }
-
-    /// The attempt whose agent calls us; none if a person does.
-    pub(super) fn author(&self) -> Result<Option<AttemptId>> {
-        let Some(attempt) = self.environment.attempt_id()? else { return Ok(None) };
-        Ok(Some(attempt.parse().context("environment `RALPH_ATTEMPT_ID`")?))
     }
 
     /// Where programs keep what should outlive a restart and is not worth a backup.
@@ -241,6 +259,21 @@ impl Setup {
         }
         Err(anyhow!(Refused::Interview)).hint("run it in a terminal, without pipes")
     }
+}
+
+fn is_read_only(error: &anyhow::Error) -> bool {
+    let is = |error: &io::Error| error.kind() == io::ErrorKind::ReadOnlyFilesystem;
+    error.downcast_ref::<io::Error>().is_some_and(is)
+}
+
+/// What is most likely wrong where no database can be made: a sandbox shows none.
+fn out_of_reach() -> anyhow::Error {
+    Hinted {
+        source: anyhow!("the database is out of reach"),
+        hint: "inside a session, ralph reaches it through RALPH_SOCKET, which is not set"
+            .to_owned(),
+    }
+    .into()
 }
 
 /// A text argument: `-` is stdin, `@FILE` a file, anything else itself.

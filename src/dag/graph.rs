@@ -2,10 +2,12 @@
 //! a dependency puts the blocker's end before the blocked one's start, and a parent's start and end
 //! enclose those of its children. Nothing can deadlock while that order has no cycle.
 
+use serde::{Deserialize, Serialize};
+
 use super::task::{Kind, State, Status};
 
 /// A task as the graph sees it; tasks are named by their index.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Node {
     /// Work or group.
     pub kind: Kind,

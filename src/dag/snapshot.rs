@@ -1,12 +1,14 @@
 //! All tasks at one moment, with what follows for each: what listings and pictures are made of.
 
-use super::graph::{Derived, Graph};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::graph::{Derived, Graph, Node};
 use super::id::{FeatureId, TaskId};
 use super::task::{Kind, State};
 use crate::time::Timestamp;
 
 /// What a listing shows of a task.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Summary {
     /// Its id.
     pub id: TaskId,
@@ -91,5 +93,32 @@ impl Snapshot {
             (0..self.tasks.len()).filter(|&task| self.state(task) == State::Ready).collect();
         ready.sort_by_key(|&task| self.tasks[task].priority);
         ready
+    }
+}
+
+/// What a snapshot is sent as: what follows from it is derived again where it arrives.
+#[derive(Serialize, Deserialize)]
+struct Sent<Tasks, Nodes> {
+    tasks: Tasks,
+    nodes: Nodes,
+    /// Blockers and what they block.
+    dependencies: Vec<(usize, usize)>,
+}
+
+impl Serialize for Snapshot {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let pairs = |blocked| self.graph.blockers(blocked).map(move |blocker| (blocker, blocked));
+        let dependencies = (0..self.tasks.len()).flat_map(pairs).collect();
+        Sent { tasks: &self.tasks, nodes: self.graph.nodes(), dependencies }.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Snapshot {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let sent: Sent<Vec<Summary>, Vec<Node>> = Sent::deserialize(deserializer)?;
+        let graph = Graph::new(sent.nodes, &sent.dependencies);
+        let derived =
+            graph.derive().map_err(|_| serde::de::Error::custom("the tasks wait in a loop"))?;
+        Ok(Snapshot { tasks: sent.tasks, graph, derived })
     }
 }

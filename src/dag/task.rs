@@ -188,7 +188,7 @@ pub struct LogEntry {
 }
 
 /// What a person can do to a task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Verb {
     /// Declare it done.
     Done,

@@ -13,8 +13,10 @@ use super::order::{self, in_words};
 use super::restore::Before;
 use super::{Engine, RunEnd};
 use crate::agent::{AttemptContext, Facts, Report, Scratch, Session, Trouble};
+use crate::broker::Broker;
 use crate::dag::{AttemptId, Bill, FeatureId, Outcome, SessionId, SessionKind, TaskId};
 use crate::event::{Activity, Event, IterationStart};
+use crate::ops::Role;
 use crate::prompt::brief::reminder;
 use crate::store::{Claim, ClaimLost, NewSession, SessionRecord, Surroundings};
 use crate::time::Timestamp;
@@ -162,14 +164,17 @@ impl Engine<'_> {
         Ok(Attempted { iteration, around, facts: report.facts, judgement, decision })
     }
 
-    /// A session of an iteration that is told `system`, not started yet, and where its files are.
+    /// A session of an iteration that is told `system`, not started yet, where its files are, and what answers
+    /// `ralph` in it.
     pub(super) fn session(
         &self,
         iteration: &Iteration,
         system: &str,
         model: &str,
-    ) -> Result<(Scratch, Session)> {
+        role: Role,
+    ) -> Result<(Scratch, Session, Broker)> {
         let scratch = Scratch::new(&self.plan.places.temporary)?;
+        let broker = Broker::serve(scratch.path(), &self.plan.places.database, role)?;
         let mut session = self.plan.session(
             scratch.write("system.md", system)?,
             scratch.path().to_owned(),
@@ -178,8 +183,9 @@ impl Engine<'_> {
             iteration.number,
             self.plan.agent.servers.write(&scratch)?,
         );
+        session.socket = Some(broker.socket().to_owned());
         session.budget_usd = self.helm.cost_left();
-        Ok((scratch, session))
+        Ok((scratch, session, broker))
     }
 
     /// Runs the session of an attempt.
@@ -208,20 +214,22 @@ impl Engine<'_> {
         )?;
         self.tell_start(iteration, claim.number, &around.task.title, hinted)?;
         let begun = self.begin_session(SessionKind::Work, iteration, &iteration.log)?;
-        let prepared = |engine: &Self, iteration: &Iteration| -> Result<(Scratch, Session)> {
-            let (scratch, mut session) = engine.session(iteration, &system, &iteration.model)?;
+        let prepared = |engine: &Self, iteration: &Iteration| {
+            let role = Role::Worker { attempt: claim.attempt, task: claim.task };
+            let (scratch, mut session, broker) =
+                engine.session(iteration, &system, &iteration.model, role)?;
             session.reminder = Some(scratch.write("reminder.md", &reminder(&around.task))?);
-            Ok((scratch, session))
+            anyhow::Ok((scratch, session, broker))
         };
         let mut shown = None;
         if self.helm.has_terminal() {
-            let (scratch, session) = prepared(self, iteration)?;
+            let (scratch, session, _broker) = prepared(self, iteration)?;
             shown = self.helm.show(&session, &message, &scratch, &mut log)?;
         }
         let report = match shown {
             Some(report) => report,
             None => {
-                let (scratch, session) = prepared(self, iteration)?;
+                let (scratch, session, _broker) = prepared(self, iteration)?;
                 let message = scratch.write("prompt.md", &message)?;
                 let invocation = session.work(message, &self.plan.agent.permission());
                 self.helm.converse(invocation, &mut log, Activity::Working)?

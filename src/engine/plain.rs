@@ -24,11 +24,13 @@ use crate::agent::sandbox::Stance;
 use crate::agent::{
     self, EndedBy, Facts, Invocation, Mailbox, Report, Scratch, Session, Stdin, Trouble,
 };
+use crate::broker::Broker;
 use crate::dag::{Bill, Outcome, RunId, SessionId, SessionKind};
 use crate::event::{
     Activity, Diff, Event, IterationEnd, IterationStart, Progress, RunCommand, Start, Stats, View,
 };
 use crate::money;
+use crate::ops::Role;
 use crate::prompt::sigils::{Promise, promised_at_the_end, promised_on_screen};
 use crate::store::{NewSession, Store};
 use crate::time::Timestamp;
@@ -248,8 +250,12 @@ impl Plain<'_> {
         Some(path.strip_prefix(root).unwrap_or(path).display().to_string())
     }
 
-    fn session(&self, scratch: &Scratch) -> Result<Session> {
-        Ok(Session {
+    /// A session that is not started yet, and what answers `ralph` in it where there is a database.
+    fn session(&self, scratch: &Scratch) -> Result<(Session, Option<Broker>)> {
+        let database = Some(&self.plan.places.database).filter(|it| it.exists());
+        let broker =
+            database.map(|it| Broker::serve(scratch.path(), it, Role::Guest)).transpose()?;
+        let session = Session {
             program: self.plan.agent.program.clone(),
             directory: self.plan.places.root.clone(),
             system_prompt: None,
@@ -257,19 +263,20 @@ impl Plain<'_> {
             scratch: Some(scratch.path().to_owned()),
             model: self.plan.model.clone(),
             path: self.plan.agent.path.clone(),
-            database: Some(self.plan.places.database.clone()).filter(|it| it.exists()),
+            socket: broker.as_ref().map(|broker| broker.socket().to_owned()),
             attempt: None,
             iteration: Some(self.helm.used.iterations),
             background_tasks: self.plan.agent.background_tasks,
             budget_usd: self.helm.cost_left(),
             servers: self.plan.agent.servers.write(scratch)?,
-        })
+        };
+        Ok((session, broker))
     }
 
     /// Leaves the terminal to the agent; what it says is between it and the person.
     fn hand_over(&mut self, prompt: &str, scratch: &Scratch, begun: &Begun) -> Result<Iteration> {
         let name = begun.session.session_id.as_deref().unwrap_or_default();
-        let session = self.session(scratch)?;
+        let (session, _broker) = self.session(scratch)?;
         self.tell_start("");
         let invocation = if self.plan.agent.plain {
             let prompt = scratch.write("prompt.md", prompt)?;
@@ -315,12 +322,13 @@ impl Plain<'_> {
         let mut shown = None;
         if self.helm.has_terminal() {
             let scratch = Scratch::new(&self.plan.places.temporary)?;
-            shown = self.helm.show(&self.session(&scratch)?, prompt, &scratch, log)?;
+            let (session, _broker) = self.session(&scratch)?;
+            shown = self.helm.show(&session, prompt, &scratch, log)?;
         }
         let report = match shown {
             Some(report) => report,
             None => {
-                let session = self.session(scratch)?;
+                let (session, _broker) = self.session(scratch)?;
                 let invocation = if self.plan.agent.plain {
                     session.plain(scratch.write("prompt.md", prompt)?)
                 } else {

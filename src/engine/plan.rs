@@ -174,7 +174,7 @@ impl Plan {
             scratch: Some(scratch),
             model: Some(model.to_owned()),
             path: self.agent.path.clone(),
-            database: Some(self.places.database.clone()),
+            socket: None,
             attempt: Some(attempt),
             iteration: Some(iteration),
             background_tasks: self.agent.background_tasks,

@@ -54,6 +54,7 @@ pub fn preview(store: Store, plan: &Plan, clock: &Clock) -> Result<Option<Previe
     let servers = plan.agent.servers.flags("SCRATCH".as_ref());
     let mut session =
         plan.session(file("system.md"), "SCRATCH".into(), &model, context, 1, servers);
+    session.socket = Some(file("ralph"));
     session.reminder = Some(file("reminder.md"));
     let tree = engine.git.as_ref().map(Git::look).transpose()?;
     let Told { system, message } = engine.told(&around, number, tree.as_ref())?;

@@ -15,6 +15,7 @@ use super::outputs;
 use crate::agent::{EndedBy, Facts, Report, Scratch, Trouble};
 use crate::dag::{AttemptId, SessionKind, Verification, failed_command};
 use crate::event::{Activity, Event, Verifier, Verify, VerifyStatus};
+use crate::ops::Role;
 use crate::prompt::review::{Check, CheckResult};
 use crate::prompt::sigils::{Sigils, Verdict};
 use crate::store::Surroundings;
@@ -277,7 +278,8 @@ impl Engine<'_> {
         told: &Told,
         model: &str,
     ) -> Result<Report> {
-        let (scratch, session) = self.session(iteration, &told.system, model)?;
+        let (scratch, session, _broker) =
+            self.session(iteration, &told.system, model, Role::Verifier)?;
         let prompt = scratch.write("prompt.md", &told.message)?;
         let invocation = session.verify(prompt, &self.plan.agent.own_rules);
         let name = format!("{}-verify", iteration.attempt);

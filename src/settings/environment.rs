@@ -34,17 +34,12 @@ impl Environment {
             .map_err(|_| anyhow!("environment `{name}`: not UTF-8 text"))
     }
 
-    /// The task of the session we are called from.
-    pub fn task_id(&self) -> Result<Option<String>> {
-        self.text("RALPH_TASK_ID")
+    /// The socket of the session we are called from, through which its run answers; none outside a session.
+    pub fn socket(&self) -> Option<PathBuf> {
+        self.var("RALPH_SOCKET").map(PathBuf::from)
     }
 
-    /// The attempt of the session we are called from.
-    pub fn attempt_id(&self) -> Result<Option<String>> {
-        self.text("RALPH_ATTEMPT_ID")
-    }
-
-    /// The database of the session we are called from.
+    /// The database to work on in place of the project's own.
     pub fn db(&self) -> Option<PathBuf> {
         self.var("RALPH_DB").map(PathBuf::from)
     }
@@ -97,14 +92,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_knows_its_task_attempt_and_database() {
+    fn a_session_knows_its_socket_and_a_person_may_name_a_database() {
         let inside = Environment::from_iter([
-            ("RALPH_TASK_ID", "t-1"),
-            ("RALPH_ATTEMPT_ID", "7"),
+            ("RALPH_SOCKET", "/tmp/ralph-session-1/ralph"),
             ("RALPH_DB", "/p/.ralph/progress.db"),
         ]);
-        assert_eq!(inside.task_id().unwrap().as_deref(), Some("t-1"));
-        assert_eq!(inside.attempt_id().unwrap().as_deref(), Some("7"));
+        assert_eq!(inside.socket(), Some("/tmp/ralph-session-1/ralph".into()));
         assert_eq!(inside.db(), Some("/p/.ralph/progress.db".into()));
     }
 
@@ -119,13 +112,13 @@ mod tests {
     #[test]
     fn an_empty_variable_is_not_set() {
         let empty = Environment::from_iter([
-            ("RALPH_TASK_ID", ""),
+            ("RALPH_SOCKET", ""),
             ("RALPH_DB", ""),
             ("NO_COLOR", ""),
             ("TERM", ""),
             ("COLUMNS", ""),
         ]);
-        assert_eq!(empty.task_id().unwrap(), None);
+        assert_eq!(empty.socket(), None);
         assert_eq!(empty.db(), None);
         assert!(!empty.no_color());
         assert_eq!(empty.term(), None);
@@ -150,8 +143,9 @@ mod tests {
     #[test]
     fn what_is_not_text_is_an_error_that_names_the_variable() {
         let bytes = OsString::from_vec(vec![b't', 0xff]);
-        let error = Environment::from_iter([("RALPH_TASK_ID", bytes)]).task_id().unwrap_err();
-        assert_eq!(error.to_string(), "environment `RALPH_TASK_ID`: not UTF-8 text");
+        let error =
+            Environment::from_iter([("RALPH_MODEL", bytes)]).text("RALPH_MODEL").unwrap_err();
+        assert_eq!(error.to_string(), "environment `RALPH_MODEL`: not UTF-8 text");
     }
 
     #[test]

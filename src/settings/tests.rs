@@ -318,6 +318,7 @@ fn no_two_keys_share_a_variable_with_each_other_or_with_a_session() {
         "RALPH_TASK_ID",
         "RALPH_ATTEMPT_ID",
         "RALPH_DB",
+        "RALPH_SOCKET",
         "RALPH_ITERATION",
         "RALPH_MODEL",
         "RALPH_SESSION",

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use anyhow::{Context, Result, anyhow};
 use rusqlite::{OptionalExtension, Transaction};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::rows::{Place, stored_status};
 use super::tasks::make_group;
@@ -15,7 +15,7 @@ use crate::hint::HintExt;
 use crate::time::{Timestamp, deserialize_not_before};
 
 /// A task to be added. Other tasks are named by id, by the beginning of one, or, in a batch, by key.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NewTask {
     /// One line.

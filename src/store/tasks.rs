@@ -2,6 +2,7 @@
 
 use anyhow::{Result, anyhow, bail, ensure};
 use rusqlite::{OptionalExtension, Transaction};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::dependencies::first_waiter;
 use super::resolve::shorten;
@@ -13,7 +14,8 @@ use crate::hint::HintExt;
 use crate::time::Timestamp;
 
 /// What to change in a task; what is none stays.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Change {
     /// Another title.
     pub title: Option<String>,
@@ -22,15 +24,23 @@ pub struct Change {
     /// Another priority.
     pub priority: Option<i32>,
     /// Other retries; the inner none is "what the run says".
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub max_retries: Option<Option<u32>>,
     /// When it may be started at the earliest; the inner none is "at any time".
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Option<Timestamp>>,
     /// Another parent; the inner none is "no parent".
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub parent: Option<Option<String>>,
 }
 
+/// A field that is there was given, even if it is null.
+fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(field: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(field).map(Some)
+}
+
 /// What a deletion removes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deletion {
     /// The task.
     pub id: TaskId,
@@ -108,6 +118,12 @@ impl Store {
     /// The id that this text means.
     pub fn find_task(&self, task: &str) -> Result<TaskId> {
         self.read(|tx| Ok(resolve::task(tx, task)?.id))
+    }
+
+    /// The task that was added under this key.
+    pub fn find_key(&self, key: &str) -> Result<Option<TaskId>> {
+        let mut query = self.connection.prepare_cached("select id from tasks where key = ?")?;
+        Ok(query.query_row([key], |row| row.get(0)).optional()?)
     }
 
     /// The facts of a task, if there is such a task.

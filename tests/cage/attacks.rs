@@ -125,6 +125,19 @@ const ATTEMPTS: &[(&str, Attempt)] = &[
     ("add an agent to ~/.claude", |on| write(on.home(".claude/agents/a.md"))),
     ("add a command to ~/.claude", |on| write(on.home(".claude/commands/c.md"))),
     // What ralph has recorded.
+    ("read the database", |on| read(on.inside(".ralph/progress.db"))),
+    ("change the database", |on| append(on.inside(".ralph/progress.db"))),
+    ("replace the database", |on| replace(on.inside(".ralph/progress.db"))),
+    ("read what was last written to the database", |on| read(on.inside(".ralph/progress.db-wal"))),
+    ("plant something beside the database", |on| write(on.inside(".ralph/progress.db-journal"))),
+    ("read who holds the working tree", |on| read(on.inside(".ralph/run.json"))),
+    ("decide about a task without the broker", |_| {
+        shell("id=$(ralph task add Mine) && env -u RALPH_SOCKET ralph task done $id")
+    }),
+    ("decide about a task with the broker", |_| {
+        shell("id=$(ralph task add Mine) && ralph task done $id")
+    }),
+    ("read a log of ralph", |on| read(on.home(".local/state/ralph/project-1/logs/1.log"))),
     ("change a log of ralph", |on| append(on.home(".local/state/ralph/project-1/logs/1.log"))),
     ("remove a log of ralph", |on| {
         fs::remove_file(on.home(".local/state/ralph/project-1/logs/1.log"))

@@ -15,9 +15,11 @@ use std::{env, thread};
 use anyhow::{Context, Result, anyhow};
 use ralph::agent::sandbox::{self, Here, Places, Policy, Sandbox};
 use ralph::agent::{
-    Exit, Input, Invocation, Limits, Listener, Mailbox, Request, Stdin, backstage, execute,
+    Exit, Input, Invocation, Limits, Listener, Mailbox, Request, Scratch, Stdin, backstage, execute,
 };
+use ralph::broker::Broker;
 use ralph::event::AgentEvent;
+use ralph::ops::Role;
 use ralph::settings::{Backend, Network, SandboxSettings, Settings};
 use signal_hook::consts::SIGINT;
 
@@ -62,10 +64,16 @@ fn hold(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode> {
     let policy = policy(&base, &settings)?;
     let policy = if read_only { policy.looking_only() } else { policy };
     let _placeholders = sandbox.prepare(&policy)?;
+    let scratch = Scratch::new(&base.join("tmp"))?;
+    let role = if read_only { Role::Verifier } else { Role::Guest };
+    let broker = Broker::serve(scratch.path(), &database(&base), role)?;
     let invocation = Invocation {
         program,
         arguments: arguments.collect(),
-        variables: vec![("PATH", env::var_os("PATH").unwrap_or_default())],
+        variables: vec![
+            ("PATH", env::var_os("PATH").unwrap_or_default()),
+            ("RALPH_SOCKET", broker.socket().into()),
+        ],
         removed: Vec::new(),
         stdin: Stdin::Nothing,
         scratch: None,
@@ -92,6 +100,10 @@ fn chosen(name: &str, settings: &mut SandboxSettings) -> Result<Sandbox> {
     })
 }
 
+fn database(base: &Path) -> PathBuf {
+    base.join("project/.ralph/progress.db")
+}
+
 fn policy(base: &Path, settings: &SandboxSettings) -> Result<Policy> {
     let project = base.join("project");
     let places = Places {
@@ -99,7 +111,7 @@ fn policy(base: &Path, settings: &SandboxSettings) -> Result<Policy> {
         home: &base.join("home"),
         temporary: vec![base.join("tmp")],
         runtime: Some(base.join("run")),
-        database: &project.join(".ralph/progress.db"),
+        database: &database(base),
         logs: &base.join("logs"),
     };
     Policy::new(&places, settings, false)

@@ -348,12 +348,13 @@ fn a_build_needs_spec_and_plan() {
 fn what_is_odd_is_remarked() {
     let project = planned(&["login"]);
     let script = "run root=$(ralph task list --json \\| grep -o 't-......' \\| head -1); \
-         g=$(ralph task add G --group --parent $root); ralph task add A --parent $g --after $(ralph task add E --group)";
+         g=$(ralph task add G --group --parent $root); ralph task add A --parent $g --after $(ralph task add E --group --parent $root)";
     let output = build(&project, script, &["login"]);
     let said = project.masked(&output.stderr());
     insta::assert_snapshot!(said, @r"
     remark: no description: [A]
-    remark: a group with one task only: [B], [C]
+    remark: a group with one task only: [B]
+    remark: a group with nothing in it, which will never be done: [C]
     remark: no task is ready: everything waits for something
     1 task in `login`
     Next: ralph run login

@@ -11,7 +11,7 @@ use crate::harness::{DEADLINE, Output, Project, check_rules, wait_until, working
 
 /// What a person types in another terminal while a session runs: the session's own environment is not
 /// there.
-const PERSON: &str = "run env -u RALPH_ATTEMPT_ID ralph task";
+const PERSON: &str = "run env -u RALPH_SOCKET ralph task";
 
 /// Runs `ralph run --format jsonl` with these scripts and asserts that nothing is left.
 fn run(project: &Project, scripts: &[&str], arguments: &[&str]) -> Told {
@@ -80,16 +80,16 @@ fn a_task_that_is_deleted_while_a_session_works_on_it_does_not_end_the_run() {
 }
 
 #[test]
-fn an_agent_may_split_its_task_and_delete_it() {
+fn an_agent_splits_its_task_by_adding_what_it_waits_for() {
     let project = Project::new();
     let task = project.add(["Large"]);
-    let split = "run ralph task add One && ralph task add Two \
-                 && ralph task delete $RALPH_TASK_ID --yes | done";
+    let split =
+        "run one=$(ralph task add One) && ralph task deps add $one $RALPH_TASK_ID | fail too large";
     let told = run(&project, &[split, "done", "done"], &[]);
-    assert!(told.ended(0).contains(&task));
-    let tasks = project.ralph(["task", "list", "--json"]).json();
-    let statuses: Vec<&Value> = tasks.as_array().unwrap().iter().map(|it| &it["status"]).collect();
-    assert_eq!(statuses, ["done", "done"]);
+    told.ended(0);
+    let order = told.of("iteration_start").iter().map(|it| it["title"].clone()).collect::<Vec<_>>();
+    assert_eq!(order, ["Large", "One", "Large"]);
+    assert_eq!(project.show(&task)["status"], "done");
 }
 
 #[test]
@@ -191,25 +191,6 @@ fn what_a_session_has_cost_whose_claim_was_taken_back_is_counted() {
     assert_cost(&shown["history"][0]["cost_usd"], 0.5);
     assert_eq!(shown["status"], "done");
     project.assert_nothing_left();
-}
-
-#[test]
-fn a_session_takes_back_no_claim() {
-    let project = Project::new();
-    let task = project.add(["Held"]);
-    let mut worker = project.start(project.worker("hold"));
-    assert_eq!(worker.next_line().as_deref(), Some(&*task));
-    let attempt = project.store().latest_attempts(1).unwrap().remove(0).id.to_string();
-    worker.kill();
-    worker.finish();
-    for arguments in [&["task", "list"][..], &["doctor"]] {
-        let mut command = project.ralph_command(arguments);
-        command.env("RALPH_ATTEMPT_ID", &attempt);
-        project.run(command, None).ok();
-        assert_eq!(project.store().activity().unwrap().open.len(), 1, "{arguments:?}");
-    }
-    project.ralph(["task", "list"]).ok();
-    assert_eq!(project.store().activity().unwrap().open.len(), 0);
 }
 
 #[test]

@@ -371,7 +371,7 @@ fn a_clock_that_jumps_does_not_take_a_task_from_a_run_that_is_alive() {
     let task = project.add(["Done once"]);
     // For the agent, and the ralph that it calls, it is an hour later.
     let mut command =
-        project.ralph_with("run ralph status | done", ["run", "--headless", "--no-verify"]);
+        project.ralph_with("run ralph task next | done", ["run", "--headless", "--no-verify"]);
     shim.jump(&mut command, -3_600, 0);
     let printed = project.run(command, None).ok();
     assert!(!printed.contains("taken back"), "{printed}");
@@ -390,7 +390,7 @@ fn a_run_that_cannot_tell_who_it_is_keeps_its_tasks() {
     for at in 1..24 {
         let task = project.add(["Done once"]);
         let arguments = ["run", &task, "--headless", "--no-verify", "--limit", "2"];
-        let mut command = project.ralph_with("run ralph status | done", arguments);
+        let mut command = project.ralph_with("run ralph task next | done", arguments);
         shim.fail(&mut command, Failure { kind: "open", at, errno: 5, ever: false });
         let printed = project.run(command, None).stdout();
         assert!(!printed.contains("taken back"), "open {at}: {printed}");

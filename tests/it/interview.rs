@@ -54,10 +54,9 @@ fn an_interview_ends_with_a_spec_and_says_what_comes_next() {
     let (system, arguments, line) =
         (saved(&project, "system"), saved(&project, "arguments"), saved(&project, "line"));
     let script = format!(
-        "expect-terminal | expect-env RALPH_DB {} | expect-no-env CLAUDECODE \
+        "expect-terminal | expect-no-env RALPH_DB | expect-no-env CLAUDECODE \
          | save-system {} | save-args {} | say What shall it do? | read-line {} \
          | write {SPEC} # Spec\\nR1",
-        project.database().display(),
         system.display(),
         arguments.display(),
         line.display()

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "in a test, what can't be unwrapped is a failure")]
 
 mod bill;
+mod boundary;
 mod build;
 mod claims;
 mod clean;

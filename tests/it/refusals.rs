@@ -548,13 +548,25 @@ fn one_bad_line_on_stdin_and_nothing_is_added() {
 }
 
 #[test]
-fn an_agent_with_a_wrong_name_is_refused() {
+fn a_variable_makes_nobody_an_agent() {
+    let (project, first, _) = pair();
+    let mut command = project.ralph_command(["task", "add", "By a person"]);
+    command.env("RALPH_ATTEMPT_ID", "a-000001").env("RALPH_TASK_ID", &first);
+    let added = project.run(command, None).ok();
+    assert_eq!(project.show(&added)["created_by"], serde_json::Value::Null);
+}
+
+#[test]
+fn a_session_that_is_over_is_answered_by_nobody() {
     let (project, first, _) = pair();
     let before = project.export();
     let mut command = project.ralph_command(["task", "done", &first]);
-    command.env("RALPH_ATTEMPT_ID", "somebody");
-    let said = project.run(command, None).fails(1);
-    insta::assert_snapshot!(said, @"error: environment `RALPH_ATTEMPT_ID`: `somebody` is not an id of the form `a-xxxxxx`");
+    command.env("RALPH_SOCKET", project.base().join("nowhere/ralph"));
+    let said = project.masked(&project.run(command, None).fails(1));
+    insta::assert_snapshot!(said, @"
+    error: the run behind `[BASE]/nowhere/ralph` does not answer: No such file or directory (os error 2)
+    hint: the session that RALPH_SOCKET belongs to is over; unset it to work on the project
+    ");
     assert_eq!(project.export(), before);
 }
 

@@ -633,7 +633,7 @@ fn the_status_of_a_feature_follows() {
     assert_eq!(status(), "ready");
     run(&project, &["done"], &["--no-verify", "--once"]);
     assert_eq!(status(), "ready");
-    let look = "run ralph feature show login --json > status.json | fail no";
+    let look = "run env -u RALPH_SOCKET ralph feature show login --json > status.json | fail no";
     run(&project, &[look], &["--max-retries", "0"]);
     let during = fs::read_to_string(project.root().join("status.json")).unwrap();
     assert!(during.contains("running"), "{during}");
@@ -898,12 +898,12 @@ fn the_environment_of_a_session_is_this_run() {
     let (project, task) = one_task();
     let script = format!(
         "expect-env RALPH_TASK_ID {task} | expect-env RALPH_ITERATION 1 | expect-env RALPH_MODEL sonnet \
-         | expect-env RALPH_DB {} | expect-no-env CLAUDECODE | expect-arg --no-session-persistence \
-         | expect-arg --allowed-tools Bash | expect-arg --model sonnet | done",
-        project.database().display()
+         | expect-no-env RALPH_DB | expect-no-env CLAUDECODE | expect-arg --no-session-persistence \
+         | expect-arg --allowed-tools Bash | expect-arg --model sonnet | run test -S $RALPH_SOCKET | done"
     );
-    let output = run(&project, &[&script], &["--no-verify"]);
-    assert_code(&output, 0);
+    let mut command = project.ralph_playing(&[&script], ["run", "--no-verify"]);
+    command.env("RALPH_DB", project.database());
+    assert_code(&finish(&project, command), 0);
 }
 
 #[test]
@@ -1032,8 +1032,7 @@ fn a_person_who_decides_in_between_is_right() {
     let (project, task) = one_task();
     project.add(["Another"]);
     // The environment of the session is taken away, so that this is a person.
-    let overrule =
-        format!("run env -u RALPH_ATTEMPT_ID ralph task fail {task} -r 'I said no' | done");
+    let overrule = format!("run env -u RALPH_SOCKET ralph task fail {task} -r 'I said no' | done");
     let output = run(&project, &[&overrule, "done"], &["--no-verify"]);
     assert!(output.stderr().contains("a person decided"), "{output:?}");
     assert_eq!(status(&project, &task), "failed");

@@ -107,7 +107,7 @@ fn a_run_waits_for_what_another_one_is_working_on() {
 fn a_pause_holds_a_run_between_iterations() {
     let project = Project::new();
     tasks(&project, 2);
-    let pause = "run ralph pause | done";
+    let pause = "touch .ralph-pause | done";
     let running = project.start(project.ralph_playing(&[pause, "done"], ["run", "--no-verify"]));
     wait_for_line(&running, "pause    `ralph resume` goes on");
     assert!(project.root().join(".ralph-pause").exists());

@@ -421,7 +421,7 @@ fn the_environment_is_that_of_a_session_and_ralph_is_this_ralph() {
         expect-env RALPH_ATTEMPT_ID a-000001
         expect-env RALPH_ITERATION 1
         expect-env RALPH_MODEL opus
-        expect-env RALPH_DB /nowhere/progress.db
+        expect-env RALPH_SOCKET /nowhere/ralph
         expect-env CLAUDE_CODE_DISABLE_BACKGROUND_TASKS 1
         expect-env KEPT yes
         expect-arg --output-format stream-json

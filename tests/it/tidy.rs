@@ -6,20 +6,35 @@ use std::path::{Path, PathBuf};
 
 /// What each part may use besides itself; `cli` and the crate's root may use everything.
 const ARROWS: &[(&str, &[&str])] = &[
-    ("agent", &["dag", "event", "hash", "hint", "lenient", "money", "process", "settings", "time"]),
+    (
+        "agent",
+        &[
+            "dag", "event", "hash", "hint", "lenient", "money", "process", "settings", "socket",
+            "time",
+        ],
+    ),
+    ("broker", &["hint", "ops", "socket", "store", "time"]),
     ("dag", &["hint", "money", "time"]),
     ("demo", &[]),
-    ("engine", &["agent", "dag", "event", "hint", "money", "process", "prompt", "store", "time"]),
+    (
+        "engine",
+        &[
+            "agent", "broker", "dag", "event", "hint", "money", "ops", "process", "prompt",
+            "store", "time",
+        ],
+    ),
     ("event", &["dag", "time"]),
     ("hint", &[]),
     ("jsonl", &[]),
     ("hash", &[]),
     ("lenient", &[]),
     ("money", &[]),
+    ("ops", &["dag", "hint", "store", "time"]),
     ("process", &[]),
     ("project", &["hint"]),
     ("prompt", &["dag", "hint", "time"]),
     ("settings", &["hint", "time"]),
+    ("socket", &[]),
     ("store", &["dag", "hint", "jsonl", "money", "process", "time"]),
     ("time", &[]),
     ("ui", &["dag", "event", "lenient", "settings", "time"]),

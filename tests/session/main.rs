@@ -166,7 +166,7 @@ impl Options {
             scratch: None,
             model: Some("opus".into()),
             path: env::join_paths(places)?,
-            database: Some("/nowhere/progress.db".into()),
+            socket: Some("/nowhere/ralph".into()),
             attempt: Some(AttemptContext { task: "t-000001".into(), attempt: "a-000001".into() }),
             iteration: Some(1),
             background_tasks: false,

@@ -55,9 +55,15 @@ pub(super) fn wrap(
     if policy.network == Network::None {
         arguments.push("--unshare-net".into());
     }
+    let mut closed_at_last: Vec<OsString> = Vec::new();
     for (path, access) in policy.accesses() {
         let path = path.into_os_string();
         match access {
+            // What is shown of it is mounted into it before it is closed.
+            Access::Veiled => {
+                arguments.extend(["--perms".into(), "0755".into(), "--tmpfs".into(), path.clone()]);
+                closed_at_last.extend(["--remount-ro".into(), path]);
+            }
             Access::Write => arguments.extend(["--bind".into(), path.clone(), path]),
             Access::Read => arguments.extend(["--ro-bind".into(), path.clone(), path]),
             // A device that is mounted like this can't be opened.
@@ -72,6 +78,7 @@ pub(super) fn wrap(
             ]),
         }
     }
+    arguments.extend(closed_at_last);
     arguments.extend(["--chdir".into(), invocation.directory.clone().into_os_string()]);
     arguments.push("--".into());
     arguments.extend(own.into_iter().flat_map(|own| [own.into(), HEED.into()]));
@@ -123,9 +130,12 @@ mod tests {
         --ro-bind /home/u/project/.git/config /home/u/project/.git/config
         --ro-bind /home/u/project/.git/hooks /home/u/project/.git/hooks
         --ro-bind /home/u/project/.mcp.json /home/u/project/.mcp.json
-        --bind /home/u/project/.ralph /home/u/project/.ralph
-        --ro-bind /home/u/project/.ralph/prompts /home/u/project/.ralph/prompts
+        --perms 0755
+        --tmpfs /home/u/project/.ralph
+        --ro-bind /home/u/project/.ralph/features /home/u/project/.ralph/features
+        --bind /home/u/project/.ralph/skills /home/u/project/.ralph/skills
         --bind /tmp /tmp
+        --remount-ro /home/u/project/.ralph
         --chdir /home/u/project
         -- claude
         --print a b

@@ -5,14 +5,14 @@ use std::ffi::OsString;
 use super::super::claude::{Invocation, Stdin};
 use super::policy::Policy;
 
-/// Of our environment this would be wrong in another machine.
-const OURS: [&str; 1] = ["PATH"];
+/// What is of no use in another machine.
+const OURS: [&str; 2] = ["PATH", "RALPH_SOCKET"];
 
 pub(super) fn wrap(template: &str, policy: &Policy, invocation: Invocation) -> Invocation {
     let mut arguments: Vec<OsString> =
         ["sandbox", "run", "--credentials", "host", "--template", template].map(Into::into).into();
     arguments.extend(["--workspace".into(), policy.project.clone().into()]);
-    let outside = [&policy.git, &policy.own, &policy.temporary, &policy.allowed];
+    let outside = [&policy.git, &policy.temporary, &policy.allowed];
     for path in outside.into_iter().flatten().filter(|it| !it.starts_with(&policy.project)) {
         arguments.extend(["--volume".into(), joined(&[path.as_os_str(), path.as_os_str()], ":")]);
     }

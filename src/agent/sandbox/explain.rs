@@ -3,7 +3,7 @@
 
 use super::Sandbox;
 use super::cage::Cage;
-use super::places::{LEARNED, STATE, STEERING};
+use super::places::{LEARNED, OWN, STATE, STEERING};
 use crate::settings::Network;
 
 pub(super) fn explain(cage: &Cage, looking_only: bool) -> String {
@@ -52,8 +52,10 @@ fn held(name: &str, protects: bool, cage: &Cage, looking_only: bool) -> String {
     }
     text.push_str(". ");
     if !looking_only {
-        let learned = Some(LEARNED).filter(|_| !cage.learn);
-        let steering = listed(STEERING.into_iter().chain(learned).map(str::to_owned));
+        let mut steering = listed(STEERING.into_iter().chain([OWN]).map(str::to_owned));
+        if cage.learn {
+            steering.push_str(&format!(" (but `{OWN}/{LEARNED}`)"));
+        }
         text.push_str(&match protects {
             true => format!(
                 "In the project, {steering} and git's hooks and configuration can't be changed. "
@@ -119,7 +121,7 @@ mod tests {
     #[test]
     fn who_works_is_told_what_may_be_written() {
         insta::assert_snapshot!(explain(&cage(bwrap(), settings()), false), @r#"
-        This session runs in a sandbox (bwrap). You may write to the project, `~/.cache`, `~/.local/state` and temporary directories such as `/tmp`. Everything else is read-only. In the project, `.claude`, `.mcp.json`, `.vscode`, `.idea`, `.ralph.toml`, `.ralph/prompts`, `.ralph/features`, `.ralph/skills` and git's hooks and configuration can't be changed. The network is open.
+        This session runs in a sandbox (bwrap). You may write to the project, `~/.cache`, `~/.local/state` and temporary directories such as `/tmp`. Everything else is read-only. In the project, `.claude`, `.mcp.json`, `.vscode`, `.idea`, `.ralph.toml`, `.ralph` and git's hooks and configuration can't be changed. The network is open.
 
         If something is refused ("Permission denied", "Read-only file system", "Operation not permitted"), that is the sandbox, not a fault of the project. Don't try to get around it: have the tool write to a temporary directory. If the task can't be done that way, end it as blocked and name the path or host that is needed.
         "#);
@@ -172,8 +174,11 @@ mod tests {
     #[test]
     fn skills_may_be_written_by_who_is_to_learn() {
         let cage = cage(bwrap(), settings());
-        assert!(explain(&cage, false).contains(LEARNED));
-        assert!(!explain(&Cage { learn: true, ..cage }, false).contains(LEARNED));
+        assert!(!explain(&cage, false).contains("`.ralph` (but"));
+        assert!(
+            explain(&Cage { learn: true, ..cage }, false)
+                .contains("`.ralph` (but `.ralph/skills`)")
+        );
     }
 
     #[test]

@@ -88,8 +88,8 @@ impl Confinement {
 }
 
 #[cfg(any(target_os = "linux", test))]
-const ACCESSES: [Access; 4] =
-    [Access::Write, Access::Read, Access::HiddenFile, Access::HiddenDirectory];
+const ACCESSES: [Access; 5] =
+    [Access::Write, Access::Read, Access::HiddenFile, Access::HiddenDirectory, Access::Veiled];
 
 fn flag(access: Access) -> &'static str {
     match access {
@@ -97,6 +97,7 @@ fn flag(access: Access) -> &'static str {
         Access::Read => "--read",
         Access::HiddenFile => "--hide-file",
         Access::HiddenDirectory => "--hide-directory",
+        Access::Veiled => "--veil",
     }
 }
 
@@ -123,8 +124,9 @@ mod tests {
         --read /home/u/project/.git/config
         --read /home/u/project/.git/hooks
         --read /home/u/project/.mcp.json
-        --write /home/u/project/.ralph
-        --read /home/u/project/.ralph/prompts
+        --veil /home/u/project/.ralph
+        --read /home/u/project/.ralph/features
+        --write /home/u/project/.ralph/skills
         --write /tmp
         -- claude
         --print a b

@@ -34,7 +34,7 @@ pub(super) use confine::confine;
 pub use landlock::CONFINE;
 pub use placeholders::Placeholders;
 pub use places::Places;
-pub use policy::{Access, Hidden, Policy, Protected, Standin, State};
+pub use policy::{Access, Hidden, Policy, Protected, Standin, State, Veiled};
 pub(super) use within::agent_of;
 
 #[cfg(test)]

@@ -1,17 +1,19 @@
 //! A view of the machine that only this process and its children have: what is mounted, what can be
 //! reached, what they are entitled to.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use nix::sched::{CloneFlags, unshare};
-use rustix::fs::{StatVfsMountFlags, statvfs};
+use rustix::fs::{CWD, FileType, Mode, OFlags, StatVfsMountFlags, fstat, statvfs};
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, mount_bind_recursive, mount_change, mount_remount,
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount_bind_recursive,
+    mount_change, mount_remount, move_mount, open_tree,
 };
 use rustix::process::{getegid, geteuid};
 use rustix::thread::{
@@ -58,13 +60,14 @@ pub(super) fn mount(accesses: &[(PathBuf, Access)]) -> Result<()> {
     let paths = accesses.iter().map(|(path, _)| path);
     let can_be_written: HashSet<&PathBuf> =
         paths.filter(|path| is_read_only(path).is_ok_and(|it| !it)).collect();
+    let windows = Windows::open(accesses)?;
     for (path, access) in accesses {
         let mounted = match access {
             Access::Write if can_be_written.contains(path) => {
-                mount_bind_recursive(path, path).and_then(|()| writable(path))
+                windows.mount(path).and_then(|()| writable(path))
             }
-            Access::Write => mount_bind_recursive(path, path),
-            Access::Read => mount_bind_recursive(path, path).and_then(|()| read_only(path)),
+            Access::Write => windows.mount(path),
+            Access::Read => windows.mount(path).and_then(|()| read_only(path)),
             Access::HiddenFile => {
                 mount_bind_recursive("/dev/null", path).and_then(|()| closed(path))
             }
@@ -75,8 +78,20 @@ pub(super) fn mount(accesses: &[(PathBuf, Access)]) -> Result<()> {
                 MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV,
                 c"mode=0000",
             ),
+            Access::Veiled => rustix::mount::mount(
+                "none",
+                path,
+                "tmpfs",
+                MountFlags::NOSUID | MountFlags::NODEV,
+                c"mode=0755",
+            ),
         };
         mounted.with_context(|| format!("can't protect `{}`", path.display()))?;
+    }
+    for (path, _) in accesses.iter().filter(|(_, access)| *access == Access::Veiled) {
+        let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
+        mount_remount(path, flags, "")
+            .with_context(|| format!("can't protect `{}`", path.display()))?;
     }
     for path in mount_points(&mounts) {
         let is_apart = accesses.iter().any(|(named, _)| path.starts_with(named))
@@ -89,6 +104,45 @@ pub(super) fn mount(accesses: &[(PathBuf, Access)]) -> Result<()> {
     }
     // Where we are is still what lies under the mounts: relative paths would lead past them.
     std::env::set_current_dir(&here).with_context(|| format!("can't go to `{}`", here.display()))
+}
+
+/// What is to be seen of directories that are veiled, opened before the veil covers it.
+struct Windows<'a>(HashMap<&'a Path, OwnedFd>);
+
+impl<'a> Windows<'a> {
+    fn open(accesses: &'a [(PathBuf, Access)]) -> Result<Windows<'a>> {
+        let veiled: Vec<&Path> = accesses
+            .iter()
+            .filter(|(_, access)| *access == Access::Veiled)
+            .map(|(path, _)| path.as_path())
+            .collect();
+        let mut windows = HashMap::new();
+        for (path, _) in accesses {
+            if veiled.iter().any(|veil| path != veil && path.starts_with(veil)) {
+                let flags = OpenTreeFlags::OPEN_TREE_CLONE
+                    | OpenTreeFlags::OPEN_TREE_CLOEXEC
+                    | OpenTreeFlags::AT_RECURSIVE;
+                let tree = open_tree(CWD, path, flags)
+                    .with_context(|| format!("can't open `{}`", path.display()))?;
+                windows.insert(path.as_path(), tree);
+            }
+        }
+        Ok(Windows(windows))
+    }
+
+    /// Makes a path a mount of its own, which shows what was there before.
+    fn mount(&self, path: &Path) -> rustix::io::Result<()> {
+        let Some(tree) = self.0.get(path) else { return mount_bind_recursive(path, path) };
+        let is_directory = FileType::from_raw_mode(fstat(tree)?.st_mode) == FileType::Directory;
+        match is_directory {
+            true => rustix::fs::mkdir(path, Mode::from_raw_mode(0o755))?,
+            false => {
+                let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
+                drop(rustix::fs::open(path, flags, Mode::from_raw_mode(0o644))?);
+            }
+        }
+        move_mount(tree, c"", CWD, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+    }
 }
 
 /// Where something is mounted.

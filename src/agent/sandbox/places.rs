@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow};
 
 use super::placeholders::is_placeholder;
-use super::policy::{Hidden, Policy, Protected, Standin, State};
+use super::policy::{Hidden, Policy, Protected, Standin, State, Veiled};
 use super::{git, rules};
 use crate::agent::log;
 use crate::hint::HintExt;
@@ -35,18 +35,14 @@ pub(super) const STATE: [&str; 5] =
     [".claude", ".claude.json", ".config/claude", ".cache", ".local/state"];
 
 /// What in a project steers agents, editors and ralph later.
-pub(super) const STEERING: [&str; 7] = [
-    ".claude",
-    ".mcp.json",
-    ".vscode",
-    ".idea",
-    ".ralph.toml",
-    ".ralph/prompts",
-    ".ralph/features",
-];
+pub(super) const STEERING: [&str; 5] = [".claude", ".mcp.json", ".vscode", ".idea", ".ralph.toml"];
 
-/// What in a project agents may write only when they are asked to learn.
-pub(super) const LEARNED: &str = ".ralph/skills";
+/// Where ralph keeps what it has of a project. Sessions see of it what belongs to the repository, such as specs
+/// and plans, and not what belongs to ralph alone.
+pub(super) const OWN: &str = ".ralph";
+
+/// What in there agents may write when they are asked to learn.
+pub(super) const LEARNED: &str = "skills";
 
 /// What in the home steers agents later, and what stands for it where it does not exist.
 const HOME_STEERING: [(&str, Standin); 7] = [
@@ -86,10 +82,10 @@ impl Policy {
             project_read_only: false,
             temporary: existing(places.temporary.iter().cloned()),
             state: existing(STATE.iter().map(|name| home.join(name))),
-            own: existing(places.database.parent().map(Path::to_owned)),
             allowed: allowed.collect::<Result<_>>()?,
-            protected: protected(&project, &home, learn),
+            protected: protected(&project, &home),
             hidden: Vec::new(),
+            veiled: Vec::new(),
             network: settings.network,
             terminal: false,
             as_root: rustix::process::geteuid().is_root(),
@@ -98,10 +94,20 @@ impl Policy {
             home,
         };
         policy.protected.extend(git.protected);
-        policy.protected.extend(logs(places, &policy));
+        match look(&policy.project.join(OWN), Some(Standin::Directory)) {
+            Some(Protected { path, state: State::Present }) => {
+                policy.veiled.push(veiled(path, learn)?);
+            }
+            protected => policy.protected.extend(protected),
+        }
+        let (present, absent): (Vec<_>, Vec<_>) =
+            logs(places, &policy).into_iter().partition(|it| it.state == State::Present);
+        policy.protected.extend(absent);
         let denied = settings.deny_read.iter();
         let denied = denied.filter_map(|it| rules::denied(it, &policy.project, &policy.home));
-        let hidden: Vec<PathBuf> = denied.chain(doors(places)).collect();
+        let logs = present.into_iter().map(|it| it.path);
+        let hidden: Vec<PathBuf> =
+            denied.chain(doors(places)).chain(logs).chain(database(places, &policy)).collect();
         policy.hidden =
             hidden.into_iter().map(|path| hide(path, &policy)).collect::<Result<_>>()?;
         Ok(policy)
@@ -129,9 +135,41 @@ fn existing(paths: impl IntoIterator<Item = PathBuf>) -> Vec<PathBuf> {
     paths.into_iter().filter_map(|path| path.canonicalize().ok()).collect()
 }
 
-fn protected(project: &Path, home: &Path, learn: bool) -> Vec<Protected> {
-    let learned = Some(LEARNED).filter(|_| !learn);
-    let steering = STEERING.into_iter().chain(learned);
+/// What a session sees of the directory that ralph keeps in the project.
+fn veiled(path: PathBuf, learn: bool) -> Result<Veiled> {
+    let learned = path.join(LEARNED);
+    if learn {
+        fs::create_dir_all(&learned)
+            .with_context(|| format!("can't make `{}`", learned.display()))?;
+    }
+    let entries =
+        fs::read_dir(&path).with_context(|| format!("can't read `{}`", path.display()))?;
+    let entries = entries.flatten().filter(|it| !is_internal(&it.file_name().to_string_lossy()));
+    // A link would be followed when it is mounted.
+    let entries = entries.filter(|it| it.file_type().is_ok_and(|it| !it.is_symlink()));
+    let (writable, shown) = entries.map(|it| it.path()).partition(|it| learn && *it == learned);
+    Ok(Veiled { path, shown, writable })
+}
+
+/// Whether something in that directory is the business of ralph alone.
+fn is_internal(name: &str) -> bool {
+    name.starts_with("progress.db") || name == "run.json"
+}
+
+/// The files of a database that is not where databases usually are.
+fn database(places: &Places<'_>, policy: &Policy) -> Vec<PathBuf> {
+    let name = |end: &str| {
+        let mut name = places.database.as_os_str().to_owned();
+        name.push(end);
+        PathBuf::from(name)
+    };
+    let mut files = existing(["", "-wal", "-shm"].map(name));
+    files.retain(|file| !policy.veiled.iter().any(|it| file.starts_with(&it.path)));
+    files
+}
+
+fn protected(project: &Path, home: &Path) -> Vec<Protected> {
+    let steering = STEERING.into_iter();
     let in_project = steering.map(|name| look(&project.join(name), Some(Standin::Directory)));
     let in_home =
         HOME_STEERING.iter().map(|&(name, standin)| look(&home.join(name), Some(standin)));
@@ -234,22 +272,20 @@ mod tests {
         let absent = Some(State::Absent(Standin::Directory));
         assert_eq!(state(&policy, "project/.claude"), absent);
         assert_eq!(state(&policy, "project/.mcp.json"), absent);
-        assert_eq!(state(&policy, "project/.ralph/skills"), absent);
         assert!(policy.temporary.is_empty(), "it does not exist");
-        assert_eq!(policy.own, [place.path("project/.ralph")]);
         let state = [".claude", ".claude.json", ".cache"].map(|it| place.path("home").join(it));
         assert_eq!(policy.state, state);
     }
 
     #[test]
-    fn logs_stay_as_they_are_unless_a_session_has_to_write_where_they_are() {
+    fn logs_are_hidden_unless_a_session_has_to_write_where_they_are() {
         let place = Place::new();
         fs::create_dir_all(place.path("home/.local/state")).unwrap();
         fs::create_dir_all(place.path("logs")).unwrap();
         let policy = place.policy(&settings(), false).unwrap();
         let absent = Some(State::Absent(Standin::Directory));
         assert_eq!(state(&policy, "home/.local/state/ralph"), absent);
-        assert_eq!(state(&policy, "logs"), Some(State::Present));
+        assert!(policy.hides(&place.path("logs")));
         let project = place.path("project");
         let places = Places {
             project: &project,
@@ -264,9 +300,61 @@ mod tests {
     }
 
     #[test]
-    fn who_is_to_learn_may_write_skills() {
-        let policy = Place::new().policy(&settings(), true).unwrap();
-        assert_eq!(state(&policy, ".ralph/skills"), None);
+    fn of_its_own_directory_ralph_shows_what_belongs_to_the_repository() {
+        let place = Place::new();
+        let own = |name: &str| place.path("project/.ralph").join(name);
+        for name in ["features", "skills", "prompts"] {
+            fs::create_dir(own(name)).unwrap();
+        }
+        for name in ["progress.db", "progress.db-wal", "run.json"] {
+            fs::write(own(name), "").unwrap();
+        }
+        std::os::unix::fs::symlink("/etc", own("link")).unwrap();
+        for learn in [false, true] {
+            let policy = place.policy(&settings(), learn).unwrap();
+            let [Veiled { path, mut shown, writable }] = <[_; 1]>::try_from(policy.veiled).unwrap();
+            shown.sort();
+            assert_eq!(path, place.path("project/.ralph"));
+            let names = ["features", "prompts", "skills"].map(own);
+            assert_eq!(shown, names[..if learn { 2 } else { 3 }]);
+            assert_eq!(writable, names[if learn { 2 } else { 3 }..]);
+        }
+    }
+
+    #[test]
+    fn a_directory_of_ralph_that_is_not_there_is_not_made_by_a_session() {
+        let place = Place::new();
+        fs::remove_dir(place.path("project/.ralph")).unwrap();
+        let policy = place.policy(&settings(), false).unwrap();
+        assert_eq!(state(&policy, "project/.ralph"), Some(State::Absent(Standin::Directory)));
+        assert!(policy.veiled.is_empty());
+    }
+
+    #[test]
+    fn who_is_to_learn_has_a_place_for_skills() {
+        let place = Place::new();
+        place.policy(&settings(), true).unwrap();
+        assert!(place.path("project/.ralph/skills").is_dir());
+    }
+
+    #[test]
+    fn a_database_elsewhere_is_hidden_with_the_files_beside_it() {
+        let place = Place::new();
+        for name in ["else.db", "else.db-wal"] {
+            fs::write(place.path(name), "").unwrap();
+        }
+        let places = Places {
+            project: &place.path("project"),
+            home: &place.path("home"),
+            temporary: Vec::new(),
+            runtime: None,
+            database: &place.path("else.db"),
+            logs: &place.path("logs"),
+        };
+        let policy = Policy::new(&places, &settings(), false).unwrap();
+        for name in ["else.db", "else.db-wal"] {
+            assert!(policy.hides(&place.path(name)), "{name}");
+        }
     }
 
     #[test]

@@ -23,8 +23,6 @@ pub struct Policy {
     pub temporary: Vec<PathBuf>,
     /// What agents and tools keep in the home.
     pub state: Vec<PathBuf>,
-    /// Where ralph inside the session writes: the directory of its database.
-    pub own: Vec<PathBuf>,
     /// What the user allows besides.
     pub allowed: Vec<PathBuf>,
     /// What stays as it is although it lies inside something writable: it runs or steers programs
@@ -32,6 +30,8 @@ pub struct Policy {
     pub protected: Vec<Protected>,
     /// What may not be read.
     pub hidden: Vec<Hidden>,
+    /// Directories of which a session sees only a part.
+    pub veiled: Vec<Veiled>,
     /// What may be reached.
     pub network: Network,
     /// The session has a terminal of its own, which it is to keep.
@@ -78,6 +78,17 @@ pub struct Hidden {
     pub directory: bool,
 }
 
+/// A directory of which a session sees only a part, and into which it can put nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Veiled {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What of it can be read.
+    pub shown: Vec<PathBuf>,
+    /// What of it can be written.
+    pub writable: Vec<PathBuf>,
+}
+
 /// What a session may do at and below a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
@@ -89,6 +100,8 @@ pub enum Access {
     HiddenFile,
     /// Nothing, in this directory.
     HiddenDirectory,
+    /// Nothing, in this directory, but with what is named inside it.
+    Veiled,
 }
 
 impl Policy {
@@ -101,8 +114,10 @@ impl Policy {
     pub fn writable(&self) -> impl Iterator<Item = &Path> {
         let project = Some(&self.project).filter(|_| !self.project_read_only);
         let git = self.git.iter().filter(|_| !self.project_read_only);
-        let rest = [&self.temporary, &self.state, &self.own, &self.allowed].into_iter().flatten();
-        project.into_iter().chain(git).chain(rest).map(PathBuf::as_path)
+        let rest = [&self.temporary, &self.state, &self.allowed].into_iter().flatten();
+        let learned = self.veiled.iter().filter(|_| !self.project_read_only);
+        let learned = learned.flat_map(|it| &it.writable);
+        project.into_iter().chain(git).chain(rest).chain(learned).map(PathBuf::as_path)
     }
 
     /// Whether a path can't be read in the session.
@@ -126,6 +141,12 @@ impl Policy {
         }
         let protected = self.protected.iter().filter(|it| it.state != State::Link);
         accesses.extend(protected.map(|it| (it.path.clone(), Access::Read)));
+        for veiled in &self.veiled {
+            accesses.insert(veiled.path.clone(), Access::Veiled);
+            for path in veiled.shown.iter().chain(&veiled.writable) {
+                accesses.entry(path.clone()).or_insert(Access::Read);
+            }
+        }
         for hidden in &self.hidden {
             let access =
                 if hidden.directory { Access::HiddenDirectory } else { Access::HiddenFile };
@@ -136,7 +157,7 @@ impl Policy {
             let around = path.parent().and_then(|above| access_in(&accesses, above));
             match around {
                 Some(Access::HiddenDirectory) => false,
-                Some(Access::Write) => true,
+                Some(Access::Write | Access::Veiled) => true,
                 Some(Access::Read | Access::HiddenFile) | None => access != Access::Read,
             }
         };
@@ -191,8 +212,9 @@ mod tests {
         Read /home/u/project/.git/config
         Read /home/u/project/.git/hooks
         Read /home/u/project/.mcp.json
-        Write /home/u/project/.ralph
-        Read /home/u/project/.ralph/prompts
+        Veiled /home/u/project/.ralph
+        Read /home/u/project/.ralph/features
+        Write /home/u/project/.ralph/skills
         Write /tmp
         ");
     }
@@ -205,8 +227,9 @@ mod tests {
         Read /home/u/.claude/settings.json
         HiddenDirectory /home/u/.ssh
         HiddenFile /home/u/project/.env
-        Write /home/u/project/.ralph
-        Read /home/u/project/.ralph/prompts
+        Veiled /home/u/project/.ralph
+        Read /home/u/project/.ralph/features
+        Read /home/u/project/.ralph/skills
         Write /tmp
         ");
     }
@@ -223,9 +246,9 @@ mod tests {
             project: "/tmp/a/b/project".into(),
             git: Vec::new(),
             state: Vec::new(),
-            own: Vec::new(),
             protected: Vec::new(),
             hidden: Vec::new(),
+            veiled: Vec::new(),
             ..policy()
         };
         insta::assert_snapshot!(shown(&policy), @"

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::super::claude::Invocation;
 use super::policy::{Access, Policy};
@@ -40,10 +40,16 @@ fn profile(policy: &Policy) -> String {
     let accesses = policy.accesses();
     for (path, access) in &accesses {
         let place = place(path, policy);
+        let is_in_veil = |(veil, access): &(PathBuf, Access)| {
+            *access == Access::Veiled && path != veil && path.starts_with(veil)
+        };
+        if accesses.iter().any(is_in_veil) {
+            let _ = writeln!(profile, "(allow file-read* (subpath {place}))");
+        }
         let rule = match access {
             Access::Write => format!("(allow file-write* (subpath {place}))"),
             Access::Read => format!("(deny file-write* (subpath {place}))"),
-            Access::HiddenFile | Access::HiddenDirectory => {
+            Access::HiddenFile | Access::HiddenDirectory | Access::Veiled => {
                 format!("(deny file-read* file-write* (subpath {place}))")
             }
         };
@@ -105,8 +111,11 @@ mod tests {
         (deny file-write* (subpath (string-append (param "PROJECT_DIR") "/.git/config")))
         (deny file-write* (subpath (string-append (param "PROJECT_DIR") "/.git/hooks")))
         (deny file-write* (subpath (string-append (param "PROJECT_DIR") "/.mcp.json")))
-        (allow file-write* (subpath (string-append (param "PROJECT_DIR") "/.ralph")))
-        (deny file-write* (subpath (string-append (param "PROJECT_DIR") "/.ralph/prompts")))
+        (deny file-read* file-write* (subpath (string-append (param "PROJECT_DIR") "/.ralph")))
+        (allow file-read* (subpath (string-append (param "PROJECT_DIR") "/.ralph/features")))
+        (deny file-write* (subpath (string-append (param "PROJECT_DIR") "/.ralph/features")))
+        (allow file-read* (subpath (string-append (param "PROJECT_DIR") "/.ralph/skills")))
+        (allow file-write* (subpath (string-append (param "PROJECT_DIR") "/.ralph/skills")))
         (allow file-write* (subpath "/tmp"))
         (deny file-write-unlink (literal (string-append (param "HOME") "/.cache")))
         (deny file-write-unlink (literal (string-append (param "HOME") "/.claude")))
@@ -119,7 +128,8 @@ mod tests {
         (deny file-write-unlink (literal (string-append (param "PROJECT_DIR") "/.git/hooks")))
         (deny file-write-unlink (literal (string-append (param "PROJECT_DIR") "/.mcp.json")))
         (deny file-write-unlink (literal (string-append (param "PROJECT_DIR") "/.ralph")))
-        (deny file-write-unlink (literal (string-append (param "PROJECT_DIR") "/.ralph/prompts")))
+        (deny file-write-unlink (literal (string-append (param "PROJECT_DIR") "/.ralph/features")))
+        (deny file-write-unlink (literal (string-append (param "PROJECT_DIR") "/.ralph/skills")))
         (deny file-write-unlink (literal "/tmp"))
         "#);
     }

@@ -1,7 +1,7 @@
 //! A policy and an invocation for tests.
 
 use super::super::claude::{Invocation, Stdin};
-use super::policy::{Hidden, Policy, Protected, Standin, State};
+use super::policy::{Hidden, Policy, Protected, Standin, State, Veiled};
 use crate::settings::Network;
 
 pub(super) fn policy() -> Policy {
@@ -15,19 +15,22 @@ pub(super) fn policy() -> Policy {
         git: vec!["/home/u/project/.git".into()],
         temporary: vec!["/tmp".into()],
         state: vec!["/home/u/.claude".into(), "/home/u/.cache".into()],
-        own: vec!["/home/u/project/.ralph".into()],
         allowed: Vec::new(),
         protected: vec![
             present("/home/u/project/.git/config"),
             present("/home/u/project/.git/hooks"),
             absent("/home/u/project/.mcp.json"),
-            absent("/home/u/project/.ralph/prompts"),
             present("/home/u/.claude/settings.json"),
         ],
         hidden: vec![
             Hidden { path: "/home/u/.ssh".into(), directory: true },
             Hidden { path: "/home/u/project/.env".into(), directory: false },
         ],
+        veiled: vec![Veiled {
+            path: "/home/u/project/.ralph".into(),
+            shown: vec!["/home/u/project/.ralph/features".into()],
+            writable: vec!["/home/u/project/.ralph/skills".into()],
+        }],
         network: Network::Open,
         terminal: false,
         as_root: false,

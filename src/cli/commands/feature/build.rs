@@ -11,7 +11,8 @@ use crate::cli::args::Existing;
 use crate::cli::exit::Exit;
 use crate::cli::session::{Conversation, was_interrupted};
 use crate::cli::setup::Setup;
-use crate::dag::{Feature, Snapshot, State};
+use crate::dag::{Feature, Snapshot, State, TaskId};
+use crate::ops::Role;
 use crate::prompt::room::{ROOM, tokens};
 use crate::prompt::{Prompt, Values};
 use crate::store::Store;
@@ -51,7 +52,7 @@ pub(super) fn run(
         Decision::GoOn => {}
     }
     let root = store.begin_build(feature, Timestamp::now())?;
-    let session = work_out(&place, &root.to_string(), &mut store, model, setup, out);
+    let session = work_out(&place, root, &mut store, model, setup, out);
     let finished = session.as_ref().is_ok_and(ended_well);
     let ready = store.end_build(feature.id, finished, Timestamp::now())?;
     conclude(feature, &session?, ready, &store, setup, out)
@@ -92,7 +93,7 @@ fn decide(
 
 fn work_out(
     place: &Workplace,
-    root: &str,
+    root: TaskId,
     store: &mut Store,
     model: Option<String>,
     setup: &Setup,
@@ -105,14 +106,14 @@ fn work_out(
     } else {
         drawn(&snapshot, &roots(&place.feature, &snapshot))?
     };
-    let feature = place.feature.id.to_string();
+    let (feature, root_id) = (place.feature.id.to_string(), root.to_string());
     let (spec_path, plan_path) =
         (place.shown_path(Document::Spec), place.shown_path(Document::Plan));
     let plan = place.embedded(Document::Plan, ROOM * 2 / 5);
     let spec = place.embedded(Document::Spec, ROOM * 4 / 5 - tokens(&plan).min(ROOM * 2 / 5));
     let values = Values::from([
         ("name", place.feature.name.as_str()),
-        ("root", root),
+        ("root", &root_id),
         ("feature", &feature),
         ("tasks", &tasks),
         ("spec_path", &spec_path),
@@ -121,7 +122,7 @@ fn work_out(
         ("plan", &plan),
     ]);
     let system = Prompt::FeatureBuild.render(&setup.project()?.prompts(), &values)?;
-    let conversation = Conversation::new(setup, &system, model)?;
+    let conversation = Conversation::new(setup, &system, model, Role::Builder { root })?;
     let message = if is_new { MESSAGE } else { GO_ON };
     conversation.build(message, &place.feature, store, setup, out)
 }

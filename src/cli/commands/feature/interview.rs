@@ -9,6 +9,7 @@ use super::workplace::{Document, Workplace};
 use crate::cli::exit::Exit;
 use crate::cli::session::{Conversation, Ending};
 use crate::cli::setup::Setup;
+use crate::ops::Role;
 use crate::prompt::context::Context;
 use crate::prompt::room::ROOM;
 use crate::prompt::{Prompt, Values};
@@ -106,7 +107,7 @@ fn converse(
     };
     let system = prompt.render(&setup.project()?.prompts(), &values)?;
     let before = fs::read(&path).ok();
-    let conversation = Conversation::new(setup, &system, model)?;
+    let conversation = Conversation::new(setup, &system, model, Role::Guest)?;
     let opening = opening(document, &place.feature.name, resumes);
     let ending = conversation.hold(&opening, Some(place.feature.id), store, setup)?;
     let change = match (place.has(document), resumes) {

@@ -8,8 +8,8 @@ use crate::cli::args::AddArgs;
 use crate::cli::exit::Exit;
 use crate::cli::setup::{Setup, text_argument};
 use crate::jsonl;
+use crate::ops::AddTasks;
 use crate::store::NewTask;
-use crate::time::Timestamp;
 
 pub(super) fn run(args: AddArgs, setup: &Setup, out: &mut dyn Write) -> Result<Exit> {
     let tasks = if args.stdin {
@@ -18,8 +18,7 @@ pub(super) fn run(args: AddArgs, setup: &Setup, out: &mut dyn Write) -> Result<E
     } else {
         vec![from_args(args)?]
     };
-    let mut store = setup.store()?;
-    for id in store.add_tasks(&tasks, setup.author()?, Timestamp::now())? {
+    for id in setup.dag()?.perform(AddTasks::new(tasks))? {
         writeln!(out, "{id}")?;
     }
     Ok(Exit::Done)

@@ -9,6 +9,7 @@ use crate::cli::exit::Exit;
 use crate::cli::session::Conversation;
 use crate::cli::setup::Setup;
 use crate::dag::{Kind, Snapshot, Summary, TaskId};
+use crate::ops::Role;
 use crate::prompt::context::{Context, TaskLine};
 use crate::prompt::{Prompt, Values};
 use crate::time::Timestamp;
@@ -26,7 +27,7 @@ pub(super) fn run(model: Option<String>, setup: &Setup) -> Result<Exit> {
         .into_text();
     let system =
         Prompt::TaskCreate.render(&project.prompts(), &Values::from([("context", &*context)]))?;
-    let conversation = Conversation::new(setup, &system, model)?;
+    let conversation = Conversation::new(setup, &system, model, Role::Guest)?;
     let ending = conversation.hold(OPENING, None, &mut store, setup)?;
     let known: HashSet<TaskId> = before.tasks.iter().map(|task| task.id).collect();
     let after = store.snapshot(Timestamp::now())?;

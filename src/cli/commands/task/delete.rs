@@ -4,11 +4,12 @@ use anyhow::Result;
 
 use crate::cli::exit::Exit;
 use crate::cli::setup::Setup;
+use crate::ops::{DeleteTask, PlanDeletion};
 use crate::ui::text::printable;
 
 pub(super) fn run(id: &str, yes: bool, setup: &Setup) -> Result<Exit> {
-    let mut store = setup.store()?;
-    let plan = store.plan_deletion(id)?;
+    let mut dag = setup.dag()?;
+    let plan = dag.perform(PlanDeletion { id: id.to_owned() })?;
     let inside = match plan.inside {
         0 => String::new(),
         1 => " and the task inside it".to_owned(),
@@ -19,7 +20,7 @@ pub(super) fn run(id: &str, yes: bool, setup: &Setup) -> Result<Exit> {
         setup.say("nothing was deleted");
         return Ok(Exit::Error);
     }
-    store.delete_task(&plan.id.to_string())?;
+    dag.perform(DeleteTask { id: plan.id })?;
     setup.say(&format!("deleted {what}"));
     Ok(Exit::Done)
 }

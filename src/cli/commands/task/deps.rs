@@ -6,11 +6,10 @@ use anyhow::Result;
 use serde::Serialize;
 
 use crate::cli::args::{DepsCommand, OneTask};
-use crate::cli::commands::feature_names;
 use crate::cli::exit::Exit;
 use crate::cli::setup::Setup;
 use crate::dag::{State, TaskId};
-use crate::time::Timestamp;
+use crate::ops::{AddDependency, RemoveDependency, ShowTask, Shown};
 use crate::ui::json::Array;
 use crate::ui::list;
 
@@ -21,28 +20,26 @@ struct DependencyView {
     done: bool,
 }
 
-pub(super) fn run(command: &DepsCommand, setup: &Setup, out: &mut dyn Write) -> Result<Exit> {
+pub(super) fn run(command: DepsCommand, setup: &Setup, out: &mut dyn Write) -> Result<Exit> {
     match command {
         DepsCommand::Add { blocker, blocked } => {
             let (blocker, blocked, added) =
-                setup.store()?.add_dependency(blocker, blocked, Timestamp::now())?;
+                setup.dag()?.perform(AddDependency { blocker, blocked })?;
             let already = if added { "" } else { " already" };
             setup.say(&format!("{blocked} waits for {blocker}{already}"));
         }
         DepsCommand::Rm { blocker, blocked } => {
-            let (blocker, blocked) =
-                setup.store()?.remove_dependency(blocker, blocked, Timestamp::now())?;
+            let (blocker, blocked) = setup.dag()?.perform(RemoveDependency { blocker, blocked })?;
             setup.say(&format!("{blocked} no longer waits for {blocker}"));
         }
-        DepsCommand::List(one) => list(one, setup, out)?,
+        DepsCommand::List(one) => list(&one, setup, out)?,
     }
     Ok(Exit::Done)
 }
 
 fn list(one: &OneTask, setup: &Setup, out: &mut dyn Write) -> Result<()> {
-    let store = setup.store()?;
-    let snapshot = store.snapshot(Timestamp::now())?;
-    let task = store.find_in(&snapshot, &one.id)?;
+    let Shown { snapshot, index: task, features, .. } =
+        setup.dag()?.perform(ShowTask { id: one.id.clone() })?;
     let (blockers, blocked) = (snapshot.graph.blockers(task), snapshot.graph.blocked(task));
     let (blockers, blocked): (Vec<usize>, Vec<usize>) = (blockers.collect(), blocked.collect());
     if one.json.json {
@@ -58,7 +55,7 @@ fn list(one: &OneTask, setup: &Setup, out: &mut dyn Write) -> Result<()> {
         array.end()?;
         return Ok(());
     }
-    let (id, features) = (snapshot.tasks[task].id, feature_names(&store)?);
+    let id = snapshot.tasks[task].id;
     for (heading, tasks) in [("waits for", blockers), ("is waited for by", blocked)] {
         if tasks.is_empty() {
             writeln!(out, "{id} {heading} nothing")?;

@@ -5,61 +5,44 @@ use std::io::Write;
 use anyhow::Result;
 
 use crate::cli::args::StatusFilter;
-use crate::cli::commands::feature_names;
 use crate::cli::exit::Exit;
-use crate::cli::setup::Setup;
-use crate::dag::{Snapshot, State, TaskId};
-use crate::store::Store;
-use crate::time::Timestamp;
+use crate::cli::setup::{Dag, Setup};
+use crate::dag::{State, TaskId};
+use crate::ops::{ListTasks, ReadTasks, Selection};
 use crate::ui::json::{Array, TaskView};
 use crate::ui::list;
 
 /// How many tasks are read in one transaction.
 const READ_AT_ONCE: usize = 100;
 
-/// Which tasks are wanted.
-pub(super) struct Filter {
-    pub(super) ready: bool,
-    pub(super) status: Vec<StatusFilter>,
-    pub(super) feature: Option<String>,
-}
-
-pub(super) fn run(filter: &Filter, json: bool, setup: &Setup, out: &mut dyn Write) -> Result<Exit> {
-    let store = setup.store()?;
-    let snapshot = store.snapshot(Timestamp::now())?;
-    let tasks = filter.apply(&store, &snapshot)?;
+pub(super) fn run(
+    filter: ListTasks,
+    json: bool,
+    setup: &Setup,
+    out: &mut dyn Write,
+) -> Result<Exit> {
+    let mut dag = setup.dag()?;
+    let listed = dag.perform(filter)?;
     if json {
-        write_json(out, &store, &snapshot, tasks.into_iter().map(|task| (task, None)))?;
+        let tasks = listed.chosen.iter().map(|&task| (task, None));
+        write_json(out, &mut dag, &listed, tasks)?;
     } else {
-        list::write(out, &snapshot, &tasks, &feature_names(&store)?, setup.terminal())?;
+        list::write(out, &listed.snapshot, &listed.chosen, &listed.features, setup.terminal())?;
     }
     Ok(Exit::Done)
 }
 
-impl Filter {
-    fn apply(&self, store: &Store, snapshot: &Snapshot) -> Result<Vec<usize>> {
-        let feature = self.feature.as_deref().map(|name| store.feature(name)).transpose()?;
-        let mut tasks: Vec<usize> =
-            if self.ready { snapshot.ready() } else { (0..snapshot.tasks.len()).collect() };
-        tasks.retain(|&task| {
-            let state = snapshot.state(task);
-            (self.status.is_empty() || self.status.iter().any(|status| status.matches(state)))
-                && feature.as_ref().is_none_or(|it| snapshot.tasks[task].feature == Some(it.id))
-        });
-        Ok(tasks)
-    }
-}
-
 impl StatusFilter {
-    fn matches(self, state: State) -> bool {
+    /// The states it stands for.
+    pub(super) fn states(self) -> &'static [State] {
         match self {
-            StatusFilter::Pending => matches!(state, State::Ready | State::Waiting),
-            StatusFilter::Ready => state == State::Ready,
-            StatusFilter::Waiting => state == State::Waiting,
-            StatusFilter::InProgress => state == State::InProgress,
-            StatusFilter::Blocked => state == State::Blocked,
-            StatusFilter::Done => state == State::Done,
-            StatusFilter::Failed => state == State::Failed,
+            StatusFilter::Pending => &[State::Ready, State::Waiting],
+            StatusFilter::Ready => &[State::Ready],
+            StatusFilter::Waiting => &[State::Waiting],
+            StatusFilter::InProgress => &[State::InProgress],
+            StatusFilter::Blocked => &[State::Blocked],
+            StatusFilter::Done => &[State::Done],
+            StatusFilter::Failed => &[State::Failed],
         }
     }
 }
@@ -69,11 +52,11 @@ impl StatusFilter {
 /// reader does not keep the database open.
 pub(super) fn write_json(
     out: &mut dyn Write,
-    store: &Store,
-    snapshot: &Snapshot,
+    dag: &mut Dag,
+    listed: &Selection,
     mut tasks: impl Iterator<Item = (usize, Option<usize>)>,
 ) -> Result<()> {
-    let features = feature_names(store)?;
+    let Selection { snapshot, features, .. } = listed;
     let mut array = Array::begin(out)?;
     loop {
         let some: Vec<_> = tasks.by_ref().take(READ_AT_ONCE).collect();
@@ -81,10 +64,10 @@ pub(super) fn write_json(
             break;
         }
         let ids: Vec<TaskId> = some.iter().map(|&(index, _)| snapshot.tasks[index].id).collect();
-        for ((index, depth), task) in some.into_iter().zip(store.tasks(&ids)?) {
+        for ((index, depth), task) in some.into_iter().zip(dag.perform(ReadTasks { ids })?) {
             // Deleted since the snapshot was taken, if it is not there.
             let Some(task) = task else { continue };
-            let view = TaskView::new(&task, snapshot, index, &features);
+            let view = TaskView::new(&task, snapshot, index, features);
             array.push(&TaskView { depth, ..view })?;
         }
     }

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::cli::exit::Exit;
 use crate::cli::setup::{Setup, text_argument};
-use crate::time::Timestamp;
+use crate::ops::{Note, TaskLog};
 use crate::ui::json::Array;
 use crate::ui::show;
 
@@ -17,14 +17,15 @@ pub(super) fn run(
     setup: &Setup,
     out: &mut dyn Write,
 ) -> Result<Exit> {
-    let mut store = setup.store()?;
+    let mut dag = setup.dag()?;
+    let id = id.to_owned();
     if let Some(message) = message {
-        let message = text_argument(message)?;
-        let id = store.note(id, message.trim_end(), setup.author()?, Timestamp::now())?;
+        let message = text_argument(message)?.trim_end().to_owned();
+        let id = dag.perform(Note { id, message })?;
         setup.say(&format!("noted on {id}"));
         return Ok(Exit::Done);
     }
-    let log = store.task_log(store.find_task(id)?)?;
+    let log = dag.perform(TaskLog { id })?;
     if json {
         let mut array = Array::begin(out)?;
         log.iter().try_for_each(|entry| array.push(entry))?;

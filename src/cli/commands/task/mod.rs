@@ -20,6 +20,7 @@ use crate::cli::args::TaskCommand;
 use crate::cli::exit::Exit;
 use crate::cli::setup::Setup;
 use crate::dag::Verb;
+use crate::ops::ListTasks;
 
 pub(super) fn run(command: TaskCommand, setup: &Setup, out: &mut dyn Write) -> Result<Exit> {
     match command {
@@ -27,8 +28,8 @@ pub(super) fn run(command: TaskCommand, setup: &Setup, out: &mut dyn Write) -> R
         TaskCommand::Create(model) => create::run(model.model, setup),
         TaskCommand::Show(one) => show::run(&one, setup, out),
         TaskCommand::List { all: _, ready, status, feature, json } => {
-            let filter = list::Filter { ready, status, feature };
-            list::run(&filter, json.json, setup, out)
+            let states = status.iter().flat_map(|it| it.states()).copied().collect();
+            list::run(ListTasks { ready, states, feature }, json.json, setup, out)
         }
         TaskCommand::Tree { id, json } => tree::run(id.as_deref(), json.json, setup, out),
         TaskCommand::Next { feature, json } => next::run(feature.as_deref(), json.json, setup, out),
@@ -41,6 +42,6 @@ pub(super) fn run(command: TaskCommand, setup: &Setup, out: &mut dyn Write) -> R
         TaskCommand::Log { id, message, json } => {
             log::run(&id, message.as_deref(), json.json, setup, out)
         }
-        TaskCommand::Deps(command) => deps::run(&command, setup, out),
+        TaskCommand::Deps(command) => deps::run(command, setup, out),
     }
 }

@@ -4,11 +4,9 @@ use std::io::Write;
 
 use anyhow::{Result, anyhow};
 
-use crate::cli::commands::feature_names;
 use crate::cli::exit::Exit;
 use crate::cli::setup::Setup;
-use crate::dag::{Kind, Snapshot, State};
-use crate::time::Timestamp;
+use crate::ops::{Next, NextTask, Nothing, ReadTasks};
 use crate::ui::json::{self, TaskView};
 use crate::ui::list;
 
@@ -18,43 +16,40 @@ pub(super) fn run(
     setup: &Setup,
     out: &mut dyn Write,
 ) -> Result<Exit> {
-    let store = setup.store()?;
-    let now = Timestamp::now();
-    let feature = feature.map(|name| store.feature(name)).transpose()?.map(|feature| feature.id);
-    let Some((snapshot, index)) = store.snapshot_of_next(feature, now)? else {
-        if json {
-            json::write(out, &())?;
+    let mut dag = setup.dag()?;
+    let next = match dag.perform(NextTask { feature: feature.map(str::to_owned) })? {
+        Next::Ready(next) => next,
+        Next::Nothing(nothing) => {
+            if json {
+                json::write(out, &())?;
+            }
+            return Ok(explain(nothing, setup));
         }
-        let snapshot = store.snapshot(now)?;
-        let is_wanted =
-            |task: &usize| feature.is_none() || snapshot.tasks[*task].feature == feature;
-        let wanted = (0..snapshot.tasks.len()).filter(is_wanted).collect();
-        return Ok(explain_nothing(&snapshot, wanted, setup));
     };
-    let features = feature_names(&store)?;
     if json {
-        let id = snapshot.tasks[index].id;
-        let task = store.task(id)?.ok_or_else(|| anyhow!("`{id}` was deleted just now"))?;
-        json::write(out, &TaskView::new(&task, &snapshot, index, &features))?;
+        let ids = next.chosen.iter().map(|&index| next.snapshot.tasks[index].id).collect();
+        for (&index, task) in next.chosen.iter().zip(dag.perform(ReadTasks { ids })?) {
+            let task = task.ok_or_else(|| anyhow!("the next task was deleted just now"))?;
+            json::write(out, &TaskView::new(&task, &next.snapshot, index, &next.features))?;
+        }
     } else {
-        list::write(out, &snapshot, &[index], &features, setup.terminal())?;
+        list::write(out, &next.snapshot, &next.chosen, &next.features, setup.terminal())?;
     }
     Ok(Exit::Done)
 }
 
-/// Why nothing is ready.
-fn explain_nothing(snapshot: &Snapshot, mut work: Vec<usize>, setup: &Setup) -> Exit {
-    work.retain(|&task| snapshot.kind(task) == Kind::Work);
-    let is_done = |&task: &usize| snapshot.state(task) == State::Done;
-    let can_go_on = |task: &usize| !is_done(task) && snapshot.derived.can_finish[*task];
-    let (text, exit) = if work.is_empty() {
-        ("there are no tasks", Exit::Stuck)
-    } else if work.iter().all(is_done) {
-        ("everything is done", Exit::Done)
-    } else if work.iter().any(can_go_on) {
-        ("nothing is ready now: the rest waits for what is in progress or not due yet", Exit::Done)
-    } else {
-        ("nothing can go on: what is left failed, is blocked, or waits for such", Exit::Stuck)
+fn explain(nothing: Nothing, setup: &Setup) -> Exit {
+    let (text, exit) = match nothing {
+        Nothing::Empty => ("there are no tasks", Exit::Stuck),
+        Nothing::Done => ("everything is done", Exit::Done),
+        Nothing::Later => {
+            let text =
+                "nothing is ready now: the rest waits for what is in progress or not due yet";
+            (text, Exit::Done)
+        }
+        Nothing::Stuck => {
+            ("nothing can go on: what is left failed, is blocked, or waits for such", Exit::Stuck)
+        }
     };
     setup.say(&format!("{text}; `ralph status` shows more"));
     exit

@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::list::write_json;
 use crate::cli::exit::Exit;
 use crate::cli::setup::Setup;
-use crate::time::Timestamp;
+use crate::ops::TaskTree;
 use crate::ui::tree;
 
 pub(super) fn run(
@@ -16,17 +16,13 @@ pub(super) fn run(
     setup: &Setup,
     out: &mut dyn Write,
 ) -> Result<Exit> {
-    let store = setup.store()?;
-    let snapshot = store.snapshot(Timestamp::now())?;
-    let roots = match id {
-        Some(id) => vec![store.find_in(&snapshot, id)?],
-        None => snapshot.roots(),
-    };
+    let mut dag = setup.dag()?;
+    let tree = dag.perform(TaskTree { id: id.map(str::to_owned) })?;
     if json {
-        let walk = snapshot.walk(&roots).into_iter();
-        write_json(out, &store, &snapshot, walk.map(|(task, depth)| (task, Some(depth))))?;
+        let walk = tree.snapshot.walk(&tree.chosen).into_iter();
+        write_json(out, &mut dag, &tree, walk.map(|(task, depth)| (task, Some(depth))))?;
     } else {
-        tree::write(out, &snapshot, &roots, setup.terminal())?;
+        tree::write(out, &tree.snapshot, &tree.chosen, setup.terminal())?;
     }
     Ok(Exit::Done)
 }

@@ -5,8 +5,8 @@ use anyhow::Result;
 use crate::cli::args::{Retries, UpdateArgs};
 use crate::cli::exit::Exit;
 use crate::cli::setup::{Setup, text_argument};
+use crate::ops::UpdateTask;
 use crate::store::Change;
-use crate::time::Timestamp;
 
 pub(super) fn run(args: &UpdateArgs, setup: &Setup) -> Result<Exit> {
     let change = Change {
@@ -20,7 +20,7 @@ pub(super) fn run(args: &UpdateArgs, setup: &Setup) -> Result<Exit> {
         not_before: args.not_before.map(|it| it.0),
         parent: args.parent.clone().map(|parent| Some(parent).filter(|parent| parent != "none")),
     };
-    let id = setup.store()?.update_task(&args.id, &change, Timestamp::now())?;
+    let id = setup.dag()?.perform(UpdateTask { id: args.id.clone(), change })?;
     setup.say(&format!("{id} was updated"));
     Ok(Exit::Done)
 }
