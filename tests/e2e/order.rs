@@ -20,7 +20,7 @@ const MESSES: [(&str, &str, &str); 9] = [
     ),
     (
         "Detached",
-        "git checkout -q --detach && echo x > x && git add x && git commit -q -m aside -- x",
+        "git checkout -q --detach && echo y > x && git add x && git commit -q -m aside -- x",
         "the session ended on a detached HEAD instead of `main`",
     ),
     (

@@ -548,7 +548,7 @@ fn a_database_of_a_newer_ralph_is_left_alone() {
     drop(connection);
     settle(&project);
     insta::assert_snapshot!(refused_by_all(&project), @r"
-    error: `[ROOT]/.ralph/progress.db` was made by a newer ralph (schema 99; this one knows 5)
+    error: `[ROOT]/.ralph/progress.db` was made by a newer ralph (schema 99; this one knows 6)
     hint: upgrade ralph; nothing was changed
     ");
 }

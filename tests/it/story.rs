@@ -468,6 +468,7 @@ fn ralph_works_from_anywhere_inside_the_project_and_in_directories_with_odd_name
 #[test]
 fn a_person_reaches_the_database_that_they_name() {
     let project = Project::new();
+    project.add(["From here"]);
     let mut command = project.ralph_command(["task", "add", "From elsewhere"]);
     command.current_dir(project.base()).env("RALPH_DB", project.database());
     let made = project.run(command, None).ok();
