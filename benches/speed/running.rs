@@ -22,26 +22,22 @@ const ITERATIONS: usize = 200;
 
 pub(crate) fn overhead(_: &Scale) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
-    for (git_stats, most) in [(false, 5), (true, 15)] {
-        let (time, cpu) = measure(git_stats)?;
-        let statistics = if git_stats { "with" } else { "without" };
+    for (has_repository, place, most) in [(false, "outside", 5), (true, "in", 15)] {
+        let (time, cpu) = measure(has_repository)?;
         let limit = Limit::AtMost(Amount::Time(Duration::from_millis(most)));
-        rows.push(Row::new(
-            format!("run adds, {statistics} git statistics"),
-            Amount::Time(time),
-            limit,
-        ));
-        rows.push(Row::new(format!("… of processor time, {statistics}"), Amount::Time(cpu), limit));
+        rows.push(Row::new(format!("run adds, {place} a repository"), Amount::Time(time), limit));
+        rows.push(Row::new(format!("… of processor time, {place} one"), Amount::Time(cpu), limit));
     }
     Ok(rows)
 }
 
 /// The time and the processor time that an iteration takes beyond its agent.
-fn measure(git_stats: bool) -> Result<(Duration, Duration)> {
+fn measure(has_repository: bool) -> Result<(Duration, Duration)> {
     let project = Project::new()?;
-    let settings = format!("git_stats = {git_stats}\n[agent]\ncommand = \"{AGENT}\"\n");
+    let settings = format!("[agent]\ncommand = \"{AGENT}\"\n");
     fs::write(project.root().join(".ralph.toml"), settings)?;
-    for arguments in [&["init", "-q"][..], &["commit", "-q", "--allow-empty", "-m", "begin"]] {
+    let steps = [&["init", "-q"][..], &["commit", "-q", "--allow-empty", "-m", "begin"]];
+    for arguments in steps.into_iter().filter(|_| has_repository) {
         let mut git = project.command("git");
         git.env("PATH", PATH);
         git.args(["-c", "user.name=x", "-c", "user.email=x@localhost"]).args(arguments);
