@@ -50,6 +50,8 @@ pub struct PtyOptions<'a> {
     pub interactive: bool,
     /// How long there may be no output, no key and no tool at work; none is for ever.
     pub idle: Option<Duration>,
+    /// How long the model may take for an answer, whatever is drawn meanwhile; none is for ever.
+    pub answer: Option<Duration>,
     /// How long a person who may type has to go on when the agent is done with its turn.
     pub turn_grace: Duration,
     /// When it must be over, whatever it does.
@@ -117,6 +119,7 @@ pub fn converse_in_pty(
         watch: Watch::new(options.limits(), Instant::now()),
         screen: Screen::new(size.rows, size.cols),
         story: Story::new(Some(usual_billing())),
+        heard_at: Instant::now(),
         look_at: None,
         question: None,
         logged: true,
@@ -135,6 +138,8 @@ struct Session<'a> {
     screen: Screen,
     /// What it tells by hooks.
     story: Story,
+    /// When the model was last heard of. What is drawn does not tell: Claude Code draws while it waits.
+    heard_at: Instant,
     /// When to look whether there is a question on the screen.
     look_at: Option<Instant>,
     /// What it asks before it begins.
@@ -162,6 +167,7 @@ impl Session<'_> {
             if exit.is_none() {
                 self.see_to_keys(now);
                 self.see_to_questions(now, listener);
+                self.see_to_the_answer(now);
                 match self.watch.expire(now) {
                     Some(Action::Order(order)) => self.process.order(order),
                     Some(Action::Sweep) => self.marker.end(),
@@ -194,7 +200,8 @@ impl Session<'_> {
 
     /// The next input; none when it is time to look at the clock.
     fn next(&self, inbox: &Receiver<Input>, drain_until: Option<Instant>) -> Option<Input> {
-        let watch = self.watch.deadline().into_iter().chain(self.look_at).min();
+        let times = [self.watch.deadline(), self.look_at, self.answer_by()];
+        let watch = times.into_iter().flatten().min();
         let Some(deadline) = drain_until.or(watch) else { return inbox.recv().ok() };
         inbox.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok()
     }
@@ -220,6 +227,7 @@ impl Session<'_> {
         let Some(course) = course else { return };
         listener.caught_up();
         let now = Instant::now();
+        self.heard_at = now;
         self.watch.set_busy(self.story.is_busy());
         match course {
             Course::TurnOver if self.story.has_failed() => {
@@ -239,6 +247,27 @@ impl Session<'_> {
         (self.look_at, self.question) = (None, None);
     }
 
+    /// When the model must have answered, if it is asked for something.
+    fn answer_by(&self) -> Option<Instant> {
+        let answer = self.options.answer.filter(|_| self.story.awaits_answer())?;
+        Some(self.heard_at + answer)
+    }
+
+    /// Ends a session whose model has not been heard of for too long.
+    fn see_to_the_answer(&mut self, now: Instant) {
+        if self.answer_by().is_none_or(|by| now < by) {
+            return;
+        }
+        if self.story.has_grown() {
+            self.heard_at = now;
+        } else {
+            self.story.gives_up();
+            self.end(EndedBy::Silence, now);
+            // It is not to be ended again.
+            self.options.answer = None;
+        }
+    }
+
     fn see_to_keys(&mut self, now: Instant) {
         let typed = self.keyboard.typed();
         if let Some(size) = typed.resized {
@@ -248,6 +277,7 @@ impl Session<'_> {
             self.display.resume();
         }
         if let Some(at) = typed.forwarded {
+            self.heard_at = at;
             self.watch.stir(at);
             // A person who types wants to go on.
             self.watch.settle(None);

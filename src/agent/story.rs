@@ -2,6 +2,7 @@
 //! turn is over, and in the end what came of it.
 
 use std::borrow::Cow;
+use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -21,6 +22,10 @@ pub(super) struct Story {
     observer: Observer,
     begun: bool,
     transcript: PathBuf,
+    /// How long that was when it was last looked at.
+    length: u64,
+    /// Whether it was ended because the model did not answer.
+    unanswered: bool,
     /// The tools at work: what names the call, and the tool.
     tools: Vec<(String, String)>,
     /// What it waits for a person to answer, the last question last.
@@ -65,6 +70,8 @@ impl Story {
             observer: Observer::new(),
             begun: false,
             transcript: PathBuf::new(),
+            length: 0,
+            unanswered: false,
             tools: Vec::new(),
             questions: Vec::new(),
             turn: None,
@@ -79,6 +86,22 @@ impl Story {
     /// Whether the model has been asked for the first time in this session, and has not answered.
     pub(super) fn awaits_first_answer(&self) -> bool {
         self.begun && self.turn.is_none() && !self.observer.has_seen_the_model()
+    }
+
+    /// Whether the model is asked for something: a turn goes on, and neither a tool nor a person is waited for.
+    pub(super) fn awaits_answer(&self) -> bool {
+        self.begun && self.turn.is_none() && !self.is_busy() && !self.is_asking()
+    }
+
+    /// Whether something was written down since this was last asked.
+    pub(super) fn has_grown(&mut self) -> bool {
+        let length = fs::metadata(&self.transcript).map_or(0, |file| file.len());
+        std::mem::replace(&mut self.length, length) != length
+    }
+
+    /// The model is not waited for any longer.
+    pub(super) fn gives_up(&mut self) {
+        self.unanswered = true;
     }
 
     /// Whether the last turn is over because of an error.
@@ -228,7 +251,10 @@ impl Story {
             facts.last_message = handed_over;
         }
         if !finished {
-            facts.trouble = Some(trouble(ended_by, idle, self.questions));
+            facts.trouble = Some(match self.unanswered {
+                true => Trouble::Unanswered,
+                false => trouble(ended_by, idle, self.questions),
+            });
             facts.bill.cost_usd = used.cost_usd;
             facts.bill.tokens = used.tokens;
         }
@@ -354,6 +380,35 @@ mod tests {
         let (_, mut story) = told(&[START, PROMPT, TOOL, ASK]);
         story.typed();
         assert!(!story.is_asking());
+    }
+
+    #[test]
+    fn an_answer_is_awaited_while_a_turn_goes_on_and_nothing_else_is_waited_for() {
+        let awaits = |events: &[&str]| told(events).1.awaits_answer();
+        assert!(!awaits(&[]));
+        assert!(awaits(&[START, PROMPT]));
+        assert!(!awaits(&[START, PROMPT, TOOL]));
+        assert!(awaits(&[START, PROMPT, TOOL, TOOL_ENDS]));
+        assert!(!awaits(&[START, PROMPT, TOOL, ASK]));
+        assert!(!awaits(&[START, PROMPT, STOP]));
+        let (_, mut story) = told(&[START, PROMPT]);
+        story.gives_up();
+        let facts = story.into_facts(None, EndedBy::Silence, IDLE, &mut |_| ());
+        assert_eq!(facts.trouble, Some(Trouble::Unanswered));
+    }
+
+    #[test]
+    fn what_is_written_down_is_a_sign_of_the_model() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let start = format!(
+            "{{'hook_event_name':'SessionStart','session_id':'s','transcript_path':'{}'}}",
+            file.path().display()
+        );
+        let (_, mut story) = told(&[&start]);
+        assert!(!story.has_grown());
+        fs::write(file.path(), "a line\n").unwrap();
+        assert!(story.has_grown());
+        assert!(!story.has_grown());
     }
 
     #[test]

@@ -295,6 +295,7 @@ impl<'a> Helm<'a> {
             usual_size,
             interactive,
             idle,
+            answer: self.agent.silence,
             turn_grace: PtyOptions::TURN_GRACE,
             deadline: self.time_left().map(|left| Instant::now() + left),
         };

@@ -846,7 +846,10 @@ fn a_verifier_that_hides_its_change_is_found_out() {
     let command = project.ralph_playing(&["done", vandal, "say <verify-pass/>"], ["run"]);
     let output = project.run(command, None);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(output.stderr().contains("changes made during the verification are undone"), "{output:?}");
+    assert!(
+        output.stderr().contains("changes made during the verification are undone"),
+        "{output:?}"
+    );
     assert_eq!(project.show(&task)["status"], "done");
     assert_eq!(shell(&project, "git ls-files -v f; cat f"), "H f\nas committed");
     assert_hidden_files_are_a_persons(&project, "a verifier");

@@ -88,6 +88,7 @@ impl Listener for Teller {
 
 struct Options {
     limits: Limits,
+    answer: Option<Duration>,
     log: Box<dyn Write>,
     sessions: u32,
     teller: Teller,
@@ -103,6 +104,7 @@ impl Options {
         let silence = Some(Duration::from_secs(60));
         let mut options = Options {
             limits: Limits { silence, exit_grace: Duration::from_secs(10), deadline: None },
+            answer: None,
             log: Box::new(io::sink()),
             sessions: 1,
             teller: Teller::default(),
@@ -123,6 +125,7 @@ impl Options {
             };
             match &*flag {
                 "--silence-ms" => options.limits.silence = Some(millis()?),
+                "--answer-ms" => options.answer = Some(millis()?),
                 "--grace-ms" => options.limits.exit_grace = millis()?,
                 "--deadline-ms" => options.limits.deadline = Some(Instant::now() + millis()?),
                 "--log" => options.log = Box::new(File::create(value)?),

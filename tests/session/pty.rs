@@ -48,6 +48,7 @@ pub(crate) fn run(terminal: &Terminal, options: &Options) -> Result<()> {
         usual_size: (24, 80),
         interactive: terminal.interactive,
         idle: options.limits.silence.filter(|idle| !idle.is_zero()),
+        answer: options.answer,
         turn_grace: options.limits.exit_grace,
         deadline: options.limits.deadline,
     };
