@@ -232,6 +232,26 @@ fn an_older_claude_code_shows_outages_in_its_own_words() {
 }
 
 #[test]
+fn an_api_that_hangs_in_an_observed_session_is_waited_for() {
+    let rig = Rig::new(|request| match (request.session, request.turn) {
+        (1, 1) => hang(),
+        (2, 2) => hang(),
+        (2, _) => bash("echo begun".to_owned()),
+        _ => done(request),
+    });
+    let Some(rig) = rig else { return };
+    rig.answer_first_questions(true);
+    rig.project.write(".ralph.toml", "max_retries = 0\n[agent]\nsilence_timeout_secs = 4\n");
+    let task = rig.project.add(["Do it"]);
+    let command = rig.shown(&["--observe", "--idle-timeout", "0"]);
+    let screen = finish_command(&rig, &command, 0);
+    assert_eq!(rig.outcomes(&task), ["limited", "limited", "done"], "{screen}");
+    let (_, reason) = rig.history(&task).swap_remove(0);
+    assert_eq!(reason, "the API was asked and did not answer", "{screen}");
+    assert_eq!(rig.project.show(&task)["retries"], 0, "{screen}");
+}
+
+#[test]
 fn a_wrong_key_stops_an_observed_run_before_claude_code_has_tried_it_ten_times() {
     let Some(rig) = Rig::new(|_| refuse(401, "invalid x-api-key")) else { return };
     rig.answer_first_questions(true);
