@@ -163,3 +163,25 @@ fn a_loop_goes_on_in_order_with_what_its_sessions_left() {
     let kept = rig.project.git(["log", "--format=%s", "--glob=refs/ralph/salvage"]);
     assert_eq!(kept.lines().filter(|line| *line == "aside").count(), 3, "{kept}");
 }
+
+#[test]
+fn what_a_verifier_changes_is_undone_and_its_verdict_does_not_count() {
+    let rig = Rig::new(|request| match (request.role, request.session, request.turn) {
+        (Role::Verify, 1, 1) => bash("echo vandal > f; echo new > left"),
+        (Role::Verify, ..) => say("<verify-pass/>"),
+        _ => done(request),
+    });
+    let Some(rig) = rig else { return };
+    rig.project.write("f", "as committed\n");
+    rig.project.git(["add", "--all"]);
+    rig.project.git(["commit", "-q", "-m", "files"]);
+    let task = rig.project.add(["Do it"]);
+    let ended = rig.run(&[]).with_code(0);
+    let warnings = ended.events("error");
+    let is_undone = |it: &serde_json::Value| it["message"].to_string().contains("are undone");
+    assert!(warnings.iter().any(is_undone), "{ended:#?}");
+    assert_eq!(rig.status(&task), "done");
+    assert_eq!(rig.asked(Role::Verify).iter().map(|it| it.session).max(), Some(2), "{ended:#?}");
+    assert_eq!(rig.project.git(["status", "--porcelain"]), "");
+    assert_eq!(fs::read_to_string(rig.project.root().join("f")).unwrap(), "as committed\n");
+}

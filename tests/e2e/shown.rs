@@ -121,3 +121,23 @@ fn an_interview_begins_with_a_question_and_goes_on_until_the_person_leaves() {
     let ended = Ended { code: Some(1), lines: vec![screen], stderr: String::new() };
     rig.assert_nothing_left(&ended);
 }
+
+#[test]
+fn a_long_draft_is_resumed_in_part_and_its_file_is_named() {
+    let Some(rig) = Rig::new(|_| say("Where were we?")) else { return };
+    rig.answer_first_questions(true);
+    let draft =
+        format!("# Spec\n\nIt begins.\n\n{}It ends.\n", "One of many lines.\n".repeat(1_300));
+    rig.project.write_feature("login", &draft, "");
+    let mut terminal = Terminal::sized(&rig.ralph(&["feature", "spec", "login"]), 40, 120);
+    terminal.wait_for("Where were we?");
+    terminal.press("/exit");
+    terminal.wait_for("/exit");
+    terminal.press("\r");
+    terminal.finish();
+    let system = &rig.asked(Role::Interview)[0].system;
+    assert!(system.contains("It begins.") && !system.contains("It ends."), "{system}");
+    let shown = system.matches("One of many lines.").count();
+    assert!((400..600).contains(&shown), "10,000 characters are {shown} lines");
+    assert!(system.contains("read the rest in `.ralph/features/login/spec.md`"), "{system}");
+}
